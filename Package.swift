@@ -4,232 +4,147 @@ import PackageDescription
 /// `FORGE_STRICT=1` makes warnings errors.
 let strict: [SwiftSetting] = Context.environment["FORGE_STRICT"] == nil ? [] : [.treatAllWarnings(as: .error)]
 
-let settings: [SwiftSetting] =
-    strict + [
-        .swiftLanguageMode(.v6),
-        .enableUpcomingFeature("ExistentialAny"),
-        .enableUpcomingFeature("InternalImportsByDefault"),
-        .enableUpcomingFeature("MemberImportVisibility"),
-    ]
+/// `FORGE_LAB=1` enables all traits, and adds what only maintainers build: the tools in `Lab/`, and the examples.
+let isLab = Context.environment["FORGE_LAB"] != nil
 
-let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
-let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
-let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
-let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let settings =
+    strict + [.swiftLanguageMode(.v6)]
+    + ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) }
 
-/// What only the traits of stores on servers resolve and build.
-let servers = TargetDependencyCondition.when(traits: ["Etcd", "S3"])
-let http: [Target.Dependency] = [
-    .product(name: "AsyncHTTPClient", package: "async-http-client", condition: servers),
-    .product(name: "NIOCore", package: "swift-nio", condition: servers),
-    .product(name: "NIOFoundationCompat", package: "swift-nio", condition: servers),
-    .product(name: "NIOHTTP1", package: "swift-nio", condition: servers),
-    .product(name: "NIOPosix", package: "swift-nio", condition: servers),
-    .product(name: "NIOSSL", package: "swift-nio-ssl", condition: servers),
-    .product(name: "Metrics", package: "swift-metrics", condition: servers),
-    .product(name: "Tracing", package: "swift-distributed-tracing", condition: servers),
+func github(_ name: String, _ version: Version) -> Package.Dependency {
+    .package(url: "https://github.com/\(name)", from: version)
+}
+
+/// Products by their packages. With traits: an app that enables none of these neither resolves nor builds them.
+func products(_ names: KeyValuePairs<String, [String]>, traits: Set<String>? = nil) -> [Target.Dependency] {
+    names.flatMap { package, names in
+        names.map { .product(name: $0, package: package, condition: traits.flatMap { .when(traits: $0) }) }
+    }
+}
+
+func library(
+    _ name: String, _ dependencies: [Target.Dependency] = [], in root: String = "Sources", resources: [Resource] = [],
+    isMemorySafe: Bool = false
+) -> Target {
+    .target(
+        name: name, dependencies: dependencies, path: "\(root)/\(name)", resources: resources,
+        swiftSettings: settings + (isMemorySafe ? [.strictMemorySafety()] : []))
+}
+
+func tool(_ name: String, _ dependencies: [Target.Dependency], in root: String = "Sources") -> Target {
+    .executableTarget(name: name, dependencies: dependencies, path: "\(root)/\(name)", swiftSettings: settings)
+}
+
+func tests(
+    _ name: String, _ dependencies: [Target.Dependency], in root: String = "Tests", resources: [Resource] = []
+) -> Target {
+    .testTarget(
+        name: name, dependencies: dependencies, path: "\(root)/\(name)", resources: resources, swiftSettings: settings)
+}
+
+let system = products(["swift-system": ["SystemPackage"]])
+let logging = products(["swift-log": ["Logging"]])
+let crypto = products(["swift-crypto": ["Crypto"]])
+let arguments = products(["swift-argument-parser": ["ArgumentParser"]])
+let client: KeyValuePairs = [
+    "async-http-client": ["AsyncHTTPClient"], "swift-distributed-tracing": ["Tracing"], "swift-metrics": ["Metrics"],
+    "swift-nio": ["NIOCore", "NIOFoundationCompat", "NIOHTTP1", "NIOPosix"], "swift-nio-ssl": ["NIOSSL"],
+]
+let http = products(client, traits: ["Etcd", "S3"])
+let metrics = products(["swift-metrics": ["MetricsTestKit"]], traits: ["Etcd", "S3"])
+let signing = products(["swift-crypto": ["Crypto"]], traits: ["S3"])
+let hummingbird: KeyValuePairs = [
+    "hummingbird": ["Hummingbird", "HummingbirdCore"], "swift-http-types": ["HTTPTypes"], "swift-nio": ["NIOCore"],
+    "swift-nio-extras": ["NIOHTTPTypes"], "swift-service-lifecycle": ["ServiceLifecycle"],
+]
+let page = products(hummingbird, traits: ["Inspector"])
+let lifecycle = products(["swift-service-lifecycle": ["ServiceLifecycleTestKit"]])
+let files = ["ForgeFileSystem"] + system
+let stores = files + ["ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage"] + crypto + logging
+let testing = stores + ["ForgeStorageTesting", "ForgeCrashTesting", "ForgeTestTraits", "TestDepth"]
+let onServers = testing + ["ForgeEtcd", "ForgeS3", "EtcdServers", "S3Servers", "ServerTestSupport", "Histories"] + http
+
+let privacy = [Resource.copy("PrivacyInfo.xcprivacy")]
+let libraries = [
+    library("CForgeFileSystem"), library("CForgeKVStore"), library("ForgeCoding", isMemorySafe: true),
+    library("ForgeFileSystem", ["CForgeFileSystem"] + system, resources: privacy),
+    library(
+        "ForgeKVStore", ["CForgeKVStore", "CForgeFileSystem", "ForgeCoding"] + files + logging, resources: privacy),
+    library("ForgeFileStore", files), library("ForgeCrypt", ["ForgeCoding"] + files + crypto),
+    library("ForgeStorage", ["ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt"] + files + crypto),
+    // The stores on servers, and what they share: empty without their traits.
+    library("ForgeHTTP", http),
+    library("ForgeEtcd", ["ForgeKVStore", "ForgeHTTP"] + files + logging + http),
+    library("ForgeS3", ["ForgeFileStore", "ForgeHTTP"] + files + logging + http + signing),
+    library("ForgeStorageTesting", stores), library("ForgeCrashTesting", ["ForgeStorageTesting"] + stores),
+    // Apart, because it links Swift Testing, which only tests may do.
+    library("ForgeTestTraits", ["ForgeKVStore"]),
+    library(
+        "ForgeInspector", stores + page,
+        resources: [.embedInCode("Page/index.html"), .embedInCode("Page/app.js"), .embedInCode("Page/style.css")]),
+    library("ForgeCommands", ["ForgeEtcd", "ForgeS3", "ForgeInspector"] + stores + arguments),
+    tool("forge", ["ForgeCommands"] + arguments),
 ]
 
-/// `FORGE_DEEP=1` adds the maintainers' tools and their tests, and raises the limits of all other tests.
-let isDeep = Context.environment["FORGE_DEEP"] != nil
+let suites = [
+    library("TestDepth", in: "Tests"), library("StoreCrashes", ["ForgeCrashTesting"] + stores, in: "Tests"),
+    tool("InspectorFixture", stores, in: "Tests"), library("ServerTestSupport", http + metrics, in: "Tests"),
+    library("EtcdServers", ["ServerTestSupport"], in: "Tests"), library("Histories", ["ForgeKVStore"], in: "Tests"),
+    library("S3Servers", ["ServerTestSupport", "ForgeS3"], in: "Tests"),
+    tests("ForgeFileSystemTests", testing), tests("ForgeKVStoreTests", testing), tests("ForgeFileStoreTests", testing),
+    tests("ForgeCryptTests", testing), tests("ForgeStorageTests", testing), tests("KillTests", testing),
+    tests("ForgeStorageTestingTests", testing), tests("ForgeCrashTestingTests", testing + ["StoreCrashes"]),
+    tests("ForgeCodingTests", testing, resources: [.copy("Golden")]), tests("HistoriesTests", testing + ["Histories"]),
+    tests("ForgeInspectorTests", testing + ["ForgeInspector"]), tests("ForgeS3Tests", onServers + metrics),
+    tests("ForgeCommandsServerTests", onServers + ["forge"]), tests("ForgeEtcdTests", onServers + metrics),
+    tests("ForgeCommandsTests", testing + ["ForgeCommands", "forge"] + arguments, resources: [.copy("Help")]),
+    // The tests that the documents print. One reads an array to which a task has appended: an error in language mode 6.
+    .testTarget(name: "DocumentTests", dependencies: stores, swiftSettings: strict + [.swiftLanguageMode(.v5)]),
+]
+
+/// What an app sees of the toolkit, for the examples; their own packages build them as an app does.
+let app = ["ForgeEtcd", "ForgeS3", "ForgeStorageTesting"] + stores + arguments + page + lifecycle
 
 let lab: [Target] = [
-    .target(
-        name: "FileSystemMutants", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
-        path: "Lab/Sources/FileSystemMutants", swiftSettings: settings),
-    .executableTarget(
-        name: "forge-lab",
-        dependencies: [
-            "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting",
-            "ForgeCrashTesting", "StoreCrashes",
-            system, arguments,
-        ],
-        path: "Lab/Sources/forge-lab", swiftSettings: settings),
+    tool("forge-lab", testing + ["StoreCrashes"] + arguments, in: "Lab/Sources"),
+    library("FileSystemMutants", testing, in: "Lab/Sources"), tool("s3-bench", onServers, in: "Lab/Sources"),
+    tool("etcd-faults", onServers, in: "Lab/Sources"), tool("server-stress", onServers, in: "Lab/Sources"),
+    tool("etcd-bench", onServers, in: "Lab/Sources"), tool("mirror-bench", onServers, in: "Lab/Sources"),
+    tests("FileSystemMutantsTests", testing + ["FileSystemMutants"], in: "Lab/Tests"),
+    tests("ForgeLabTests", testing + ["forge-lab"], in: "Lab/Tests"), tests("FleetTests", onServers + ["FleetServer"]),
+    .target(name: "TaskFlow", dependencies: app, path: "Examples/TaskFlow/Sources", packageAccess: false),
+    .executableTarget(name: "notes", dependencies: app, path: "Examples/Notes/Sources", packageAccess: false),
+    .executableTarget(name: "NotesServer", dependencies: app, path: "Examples/Server/Sources", packageAccess: false),
+    .executableTarget(name: "FleetServer", dependencies: app, path: "Examples/Fleet/Sources", packageAccess: false),
+    .testTarget(name: "NotesTests", dependencies: ["notes"], path: "Examples/Notes/Tests", packageAccess: false),
     .testTarget(
-        name: "FileSystemMutantsTests", dependencies: ["FileSystemMutants", "TestDepth"],
-        path: "Lab/Tests/FileSystemMutantsTests", swiftSettings: settings),
+        name: "TaskFlowTests", dependencies: ["TaskFlow"], path: "Examples/TaskFlow/Tests", packageAccess: false),
     .testTarget(
-        name: "ForgeLabTests",
-        dependencies: ["forge-lab", "ForgeFileSystem", "ForgeStorageTesting", "TestDepth", system],
-        path: "Lab/Tests/ForgeLabTests", swiftSettings: settings),
+        name: "NotesServerTests", dependencies: ["NotesServer"], path: "Examples/Server/Tests", packageAccess: false),
 ]
-
-/// Hummingbird, which only the trait `Inspector` adds: without it, no package that uses this one builds a server.
-let hummingbird = Target.Dependency.product(
-    name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Inspector"]))
 
 let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
-        .library(name: "ForgeStorage", targets: ["ForgeStorage"]),
-        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
-        .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
-        .library(name: "ForgeKVStore", targets: ["ForgeKVStore"]),
-        .library(name: "ForgeEtcd", targets: ["ForgeEtcd"]),
-        .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
-        .library(name: "ForgeS3", targets: ["ForgeS3"]),
-        .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
-        .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
-        .library(name: "ForgeCrashTesting", targets: ["ForgeCrashTesting"]),
-        .library(name: "ForgeTestTraits", targets: ["ForgeTestTraits"]),
-        .library(name: "ForgeInspector", targets: ["ForgeInspector"]),
-        .executable(name: "forge", targets: ["forge"]),
-    ],
+        "ForgeStorage", "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeEtcd", "ForgeFileStore", "ForgeS3",
+        "ForgeCrypt", "ForgeStorageTesting", "ForgeCrashTesting", "ForgeTestTraits", "ForgeInspector",
+    ].map { .library(name: $0, targets: [$0]) } + [.executable(name: "forge", targets: ["forge"])],
     traits: [
         .trait(name: "Etcd", description: "The key-value store in etcd, over SwiftNIO."),
         .trait(name: "Inspector", description: "The page that shows stores: `forge serve` and its server."),
         .trait(name: "S3", description: "The file store in S3 and compatible servers, over SwiftNIO."),
+        .default(enabledTraits: isLab ? ["Etcd", "Inspector", "S3"] : []),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
-        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.5.0"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
-        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
-        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
-        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
-        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
-        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
+        github("apple/swift-system", "1.8.1"), github("apple/swift-log", "1.16.2"),
+        github("apple/swift-crypto", "4.5.2"), github("apple/swift-argument-parser", "1.8.2"),
+        // Only an app with traits resolves these.
+        github("swift-server/async-http-client", "1.37.0"), github("apple/swift-distributed-tracing", "1.7.3"),
+        github("apple/swift-http-types", "1.8.0"), github("apple/swift-metrics", "2.13.0"),
+        github("apple/swift-nio", "2.101.2"), github("apple/swift-nio-extras", "1.35.2"),
+        github("apple/swift-nio-ssl", "2.37.6"), github("swift-server/swift-service-lifecycle", "2.13.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: ["FullFoundation"]),
     ],
-    targets: [
-        .target(name: "CForgeFileSystem"),
-        .target(
-            name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system],
-            resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
-        .target(name: "ForgeCoding", swiftSettings: settings + [.strictMemorySafety()]),
-        .target(name: "CForgeKVStore"),
-        .target(
-            name: "ForgeKVStore",
-            dependencies: ["CForgeKVStore", "CForgeFileSystem", "ForgeFileSystem", "ForgeCoding", system, logging],
-            resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
-        // What the stores on servers share; empty without their traits.
-        .target(name: "ForgeHTTP", dependencies: http, swiftSettings: settings),
-        .target(
-            name: "ForgeEtcd", dependencies: ["ForgeKVStore", "ForgeFileSystem", "ForgeHTTP", logging] + http,
-            swiftSettings: settings),
-        .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
-        .target(
-            name: "ForgeS3",
-            dependencies: ["ForgeFileStore", "ForgeFileSystem", "ForgeHTTP", system, logging, crypto] + http,
-            swiftSettings: settings),
-        .target(
-            name: "ForgeCrypt", dependencies: ["ForgeFileSystem", "ForgeCoding", system, crypto],
-            swiftSettings: settings),
-        .target(
-            name: "ForgeStorage",
-            dependencies: [
-                "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", system, crypto,
-            ],
-            swiftSettings: settings),
-        .target(
-            name: "ForgeStorageTesting",
-            dependencies: [
-                "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system, logging,
-            ],
-            swiftSettings: settings),
-        .target(
-            name: "ForgeCrashTesting",
-            dependencies: [
-                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
-                "ForgeStorage",
-                system,
-            ],
-            swiftSettings: settings),
-        // Apart, because it links Swift Testing, which only tests may do.
-        .target(name: "ForgeTestTraits", dependencies: ["ForgeKVStore"], swiftSettings: settings),
-        .target(
-            name: "StoreCrashes",
-            dependencies: [
-                "ForgeCrashTesting", "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore",
-                "ForgeCrypt",
-                "ForgeStorage", system,
-            ],
-            path: "Tests/StoreCrashes", swiftSettings: settings),
-        .target(
-            name: "ForgeInspector",
-            dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, logging, hummingbird],
-            resources: [.embedInCode("Page/index.html"), .embedInCode("Page/app.js"), .embedInCode("Page/style.css")],
-            swiftSettings: settings),
-        .target(
-            name: "ForgeCommands",
-            dependencies: [
-                "ForgeStorage", "ForgeCoding", "ForgeEtcd", "ForgeS3", "ForgeInspector", system, crypto, logging,
-                arguments,
-            ],
-            swiftSettings: settings),
-        .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
-        .testTarget(
-            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeStorageTestingTests",
-            dependencies: [
-                "TestDepth", "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
-                "ForgeStorage", system, crypto, logging,
-            ],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeCrashTestingTests",
-            dependencies: [
-                "TestDepth", "ForgeCrashTesting", "ForgeStorageTesting", "StoreCrashes", "ForgeFileSystem",
-                "ForgeKVStore",
-                "ForgeFileStore", "ForgeCrypt", "ForgeStorage", system, crypto, logging,
-            ],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeCodingTests", dependencies: ["TestDepth", "ForgeCoding"], resources: [.copy("Golden")],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeKVStoreTests",
-            dependencies: [
-                "TestDepth", "ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeCrashTesting",
-                "ForgeStorageTesting", "ForgeTestTraits", system, logging,
-            ],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeFileStoreTests",
-            dependencies: ["TestDepth", "ForgeFileStore", "ForgeFileSystem", "ForgeStorageTesting", system],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeCryptTests",
-            dependencies: [
-                "TestDepth", "ForgeCrypt", "ForgeCoding", "ForgeFileSystem", "ForgeCrashTesting", "ForgeStorageTesting",
-                system, crypto,
-            ],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeStorageTests", dependencies: ["TestDepth", "ForgeStorage", "ForgeStorageTesting", system],
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeCommandsTests",
-            dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, crypto, logging, arguments],
-            exclude: ["Help"],
-            swiftSettings: settings),
-        // Makes the stores that the tests of the page show, and writes to them from another process.
-        .executableTarget(
-            name: "InspectorFixture", dependencies: ["ForgeStorage", crypto, system], path: "Tests/InspectorFixture",
-            swiftSettings: settings),
-        .testTarget(
-            name: "ForgeInspectorTests",
-            dependencies: [
-                "ForgeInspector", "ForgeStorage", "ForgeCoding", "TestDepth", system, crypto, logging,
-            ],
-            swiftSettings: settings),
-        .testTarget(
-            name: "KillTests", dependencies: ["ForgeStorage", "ForgeFileSystem", "TestDepth", system],
-            swiftSettings: settings),
-        // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
-        // appends to, which language mode 6 refuses.
-        .testTarget(
-            name: "DocumentTests",
-            dependencies: [
-                "ForgeStorage", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
-            ],
-            swiftSettings: strict + [.swiftLanguageMode(.v5)]),
-        .target(name: "TestDepth", path: "Tests/TestDepth", swiftSettings: settings),
-    ] + (isDeep ? lab : [])
+    targets: libraries + suites + (isLab ? lab : [])
 )

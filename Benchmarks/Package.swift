@@ -95,5 +95,14 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: settings),
+        .target(name: "CStress"),
+        .executableTarget(
+            name: "stress",
+            dependencies: [
+                "CStress", .product(name: "ForgeKVStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+            ],
+            swiftSettings: settings),
     ] + peers.map(\.target)
 )

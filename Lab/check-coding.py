@@ -5,7 +5,7 @@
 
 Random JSON numbers are read by ForgeCoding and by Python's `decimal`. Random values that ForgeCoding encodes are read by
 cbor2, if it is installed (`pip install cbor2`). With the files of JSONTestSuite (`test_parsing` of nst/JSONTestSuite),
-every text that must be accepted or refused is. Needs `FORGE_DEEP=1 swift build --product forge-lab`.
+every text that must be accepted or refused is. Needs `FORGE_LAB=1 swift build --product forge-lab`.
 """
 
 import argparse
@@ -170,9 +170,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json-test-suite")
     options = parser.parse_args()
-    lab = os.environ.get("FORGE_LAB") or os.path.join(
+    lab = os.path.join(
         subprocess.run(
-            ["swift", "build", "--show-bin-path"], env=dict(os.environ, FORGE_DEEP="1"), capture_output=True, text=True,
+            ["swift", "build", "--show-bin-path"], env=dict(os.environ, FORGE_LAB="1"), capture_output=True, text=True,
             check=True).stdout.strip(), "forge-lab")
     failures = check_numbers(lab, options.count, options.seed) + check_values(lab, options.count // 5, options.seed)
     if options.json_test_suite:

@@ -43,7 +43,8 @@ check() {
 
 check ForgeFileSystem +Linux.swift \
     Sources/ForgeFileSystem/System/Syscalls+Darwin.swift Sources/ForgeFileSystem/System/KqueueWatch+Darwin.swift
-check ForgeKVStore +Linux.swift Sources/ForgeKVStore/Settings/ObservedSetting.swift
+check ForgeKVStore +Linux.swift \
+    Sources/ForgeKVStore/Settings/ObservedSetting.swift Sources/ForgeKVStore/Stores/UserDefaultsPlatform+Darwin.swift
 check ForgeCrypt +Linux.swift \
     Sources/ForgeCrypt/Keychain/SystemKeychain.swift Sources/ForgeCrypt/Secrets/SecureErase+Darwin.swift
 

@@ -154,6 +154,8 @@ def check_repairs(directory):
             data[begin:begin + 200] = bytes(len(data[begin:begin + 200]))
         with open(os.path.join(store, "log"), "wb") as file:
             file.write(data)
+        # By its lock file a directory is recognised as that of a store.
+        shutil.copy(os.path.join(base, "#lock"), store)
         before[number] = values(store)
     status, output, errors, seconds, memory = run("repair", os.path.join(directory, "stores"), "--json")
     summary = json.loads(output.splitlines()[-1])

@@ -26,6 +26,7 @@ trap 'rm -rf "$work"' EXIT
 # Valgrind cannot read all debug information that Swift emits; it needs the symbols only.
 strip -g -o "$work/instructions" "$(swift build -c release --package-path Benchmarks --show-bin-path)/instructions"
 
+processes=()
 for run in 1 2 3; do
     mkdir "$work/$run"
     (
@@ -44,8 +45,10 @@ for run in 1 2 3; do
             awk -v kind="$kind" -v total="$total" -v calls="$calls" \
                 'BEGIN { printf "%s\t%.1f\n", kind, total / calls }'
         done <calls >figures
-    )
+    ) &
+    processes+=($!)
 done
+for process in "${processes[@]}"; do wait "$process"; done
 paste "$work"/{1,2,3}/figures | awk -F '\t' '{
     low = high = $2
     if ($4 < low) low = $4; if ($4 > high) high = $4
@@ -67,9 +70,11 @@ awk -F '\t' '
     !($1 in expected) { printf "%-40s %9.1f is not in the baseline\n", $1, $2; failed = 1; next }
     {
         change = 100 * ($2 / expected[$1] - 1)
-        note = change > 3 ? "  TOO MANY" : change < -3 ? "  fewer: update the baseline" : ""
+        # Encoding through spans, whose bounds are checked, may cost a struct so much.
+        limit = $1 ~ /struct set/ ? 5 : 3
+        note = change > limit ? "  TOO MANY" : change < -3 ? "  fewer: update the baseline" : ""
         printf "%-40s %9.1f, baseline %9.1f, %+5.1f %%%s\n", $1, $2, expected[$1], change, note
-        if (change > 3) failed = 1
+        if (change > limit) failed = 1
         delete expected[$1]
     }
     END { for (kind in expected) { print kind " was not counted"; failed = 1 } exit failed }

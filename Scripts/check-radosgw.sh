@@ -101,11 +101,11 @@ until python3 -c "import urllib.request; urllib.request.urlopen('http://127.0.0.
     sleep 1
 done
 
-swift build --package-path ServerTests --build-tests
-tests="$(swift build --package-path ServerTests --show-bin-path)/ServerTestsPackageTests.xctest"
+export FORGE_LAB=1
+swift build --build-tests
 test $# -gt 0 || set -- 'S3ConformanceTests|S3FileStoreTests'
 FORGE_S3_ENDPOINT="http://127.0.0.1:$gateway" AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY="$key" \
-    "$tests" --testing-library swift-testing --filter "$1" >"$dir/log/tests.txt" 2>&1 ||
+    swift test --skip-build --filter "$1" >"$dir/log/tests.txt" 2>&1 ||
     { grep -E '✘|error:|Fatal|Test run' "$dir/log/tests.txt" | head -n 100; exit 1; }
 echo "$(radosgw --version 2>/dev/null)"
 grep -E 'Test run with [1-9][0-9]* tests?' "$dir/log/tests.txt"

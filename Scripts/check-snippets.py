@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from printed_code import Fragment, complete, doc_comments, page, step
+from printed_code import Context, Fragment, complete, doc_comments, page, step
 
 root = pathlib.Path(__file__).resolve().parent.parent
 os.chdir(root)
@@ -31,8 +31,8 @@ options = arguments.parse_args()
 
 products = subprocess.run(
     ["swift", "build", "--show-bin-path"], check=True, capture_output=True, text=True).stdout.strip()
-maps = glob.glob(".build/checkouts/swift-system/Sources/**/module.modulemap", recursive=True)
-maps += glob.glob(f"{products}/CForge*.build/module.modulemap") + glob.glob("Sources/CForge*/include/module.modulemap")
+maps = glob.glob(".build/checkouts/*/Sources/**/module.modulemap", recursive=True)
+maps += glob.glob(f"{products}/C*.build/module.modulemap") + glob.glob("Sources/CForge*/include/module.modulemap")
 resources = json.loads(subprocess.run(
     ["swiftc", "-print-target-info"], check=True, capture_output=True, text=True).stdout)["paths"]["runtimeResourcePath"]
 modules = ([options.swiftui] if options.swiftui else []) + [f"{products}/Modules", f"{resources}/pm/ManifestAPI"]
@@ -59,22 +59,35 @@ def programs_of(file):
     return doc_comments(file, imports, [Fragment(shared, 1, lines, is_hidden=True)] if lines else [])
 
 
-def check(program):
-    """The messages of each context in which the program does not compile, and the number of fragments of each."""
-    failures, counts = [], collections.Counter()
-    for context, shown, source in program.contexts():
-        with tempfile.TemporaryDirectory() as directory:
-            file = pathlib.Path(directory, "main.swift" if context == "top level" else "program.swift")
-            file.write_text(source)
-            parse = [] if context == "top level" else ["-parse-as-library"]
-            result = subprocess.run(command + parse + [str(file)], capture_output=True, text=True)
-        counts[context] = shown
-        output = result.stdout + result.stderr
-        messages = [line for line in output.splitlines() if re.search(r"(error|warning|note): ", line)]
-        messages = [line for line in messages if not expected_warning.search(line)]
-        if result.returncode != 0 or messages:
-            failures.append("\n".join([f"check-snippets: {program.name}, {context}:"] + (messages or [output])))
-    return failures, counts
+def complaints(source, is_library):
+    """What the compiler says about a file."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory, "program.swift" if is_library else "main.swift")
+        file.write_text(source)
+        parse = ["-parse-as-library"] if is_library else []
+        result = subprocess.run(command + parse + [str(file)], capture_output=True, text=True)
+    output = result.stdout + result.stderr
+    messages = [line for line in output.splitlines() if re.search(r"(error|warning|note): ", line)]
+    messages = [line for line in messages if not expected_warning.search(line)]
+    return messages or ([] if result.returncode == 0 else [output])
+
+
+def check(batch):
+    """The messages of the programs of a batch that do not compile: apart only if they do not together."""
+    if len(batch) > 1 and not complaints(Context.joined([context for _, context in batch]), True):
+        return []
+    found = [(program, context, complaints(context.source(), bool(context.function))) for program, context in batch]
+    return [
+        "\n".join([f"check-snippets: {program.name}, {context.name}:"] + messages)
+        for program, context, messages in found if messages]
+
+
+def batches(contexts, size=8):
+    """Contexts that are compiled in one call of the compiler."""
+    groups = collections.defaultdict(list)
+    for number, (program, context) in enumerate(contexts):
+        groups[context.joinable or number].append((program, context))
+    return [group[start:start + size] for group in groups.values() for start in range(0, len(group), size)]
 
 
 files = options.files or sorted(
@@ -88,12 +101,13 @@ for file in files:
 if not programs:
     sys.exit("check-snippets: there is no printed code")
 
+contexts = [(program, context) for program in programs for context in program.contexts()]
 total, failed = collections.Counter(), 0
+for program, context in contexts:
+    total[context.name] += context.shown
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    for program, (failures, counts) in zip(programs, pool.map(check, programs)):
-        total += counts
+    for failures in pool.map(check, batches(contexts)):
         failed += len(failures)
-        print(f"check-snippets: {program.name}:", ", ".join(f"{counts[name]} {name}" for name in counts))
         for failure in failures:
             print(failure, file=sys.stderr)
 

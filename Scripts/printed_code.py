@@ -79,6 +79,38 @@ class Fragment:
 
 
 @dataclasses.dataclass
+class Context:
+    """A program at the top level of a file, or in a function."""
+
+    name: str
+    shown: int  # The number of fragments that are shown in it.
+    imports: list
+    outside: list
+    inside: list
+    function: str = ""  # What stands before the body of the function.
+
+    @property
+    def joinable(self):
+        """What contexts have in common that can be compiled as functions of one file; None for those that cannot."""
+        if self.function and all(chunk.kind == "import" for chunk in self.outside):
+            return tuple(sorted({*self.imports, *(chunk.text for chunk in self.outside)}))
+        return None
+
+    def source(self):
+        return "\n".join([*self.imports, *(chunk.located() for chunk in self.outside), self.body("program")]) + "\n"
+
+    def body(self, name):
+        lines = "\n".join(chunk.located() for chunk in self.inside)
+        return f"func {name}() {self.function} {{\n{lines}\n}}" if self.function else lines
+
+    @staticmethod
+    def joined(contexts):
+        """A file with each of the contexts as a function."""
+        bodies = [context.body(f"program{number}") for number, context in enumerate(contexts)]
+        return "\n".join([*contexts[0].joinable, *bodies]) + "\n"
+
+
+@dataclasses.dataclass
 class Program:
     """Fragments that are compiled together, after the imports that they take for granted."""
 
@@ -88,16 +120,16 @@ class Program:
     shared: list = dataclasses.field(default_factory=list)
 
     def contexts(self):
-        """The name of each context, the number of fragments that are shown in it, and the source."""
         every = self.all_fragments()
         chunks = [chunk for part in every for chunk in part.chunks()]
-        yield "top level", len(self.shown(every)), self.source([], chunks, None)
+        imports = [f"import {module}" for module in self.imports]
+        yield Context("top level", len(self.shown(every)), imports, [], chunks)
 
         # Types stand in the function, unless the program has an extension or a test, which can only stand in a file.
         in_file = any(chunk.kind == "extension" or chunk.is_test for chunk in chunks)
         synchronous = self.without_awaiting(every)
         for name, parts, function in [
-            ("asynchronous", every, "func program() async throws"), ("synchronous", synchronous, "func program() throws"),
+            ("asynchronous", every, "async throws"), ("synchronous", synchronous, "throws"),
         ]:
             outside, inside, shown = [], [], 0
             for part in parts:
@@ -106,7 +138,7 @@ class Program:
                 outside += [chunk for chunk in part.chunks() if chunk.stands_outside(in_file)]
                 inside += in_function
             if shown:
-                yield name, shown, self.source(outside, inside, function)
+                yield Context(name, shown, imports, outside, inside, function)
 
     @property
     def imports_swiftui(self):
@@ -140,13 +172,6 @@ class Program:
             else:
                 kept.append(part)
         return kept
-
-    def source(self, outside, inside, function):
-        lines = [f"import {module}" for module in self.imports] + [chunk.located() for chunk in outside]
-        lines += [function + " {"] if function else []
-        lines += [chunk.located() for chunk in inside]
-        lines += ["}"] if function else []
-        return "\n".join(lines) + "\n"
 
 
 def parse(file, lines, first_line=1):

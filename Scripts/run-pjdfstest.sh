@@ -37,8 +37,8 @@ done
 test "$(id -u)" = 0 || { echo "pjdfstest: not run: takes root" >&2; exit 69; }
 
 cd "$(dirname "$0")/.."
-lab=${FORGE_LAB:-$(FORGE_DEEP=1 swift build --show-bin-path)/forge-lab}
-test -x "$lab" || { echo "pjdfstest: $lab is missing; FORGE_DEEP=1 swift build --product forge-lab" >&2; exit 66; }
+lab=$PWD/.build/debug/forge-lab
+test -x "$lab" || { echo "pjdfstest: not built: FORGE_LAB=1 swift build --product forge-lab" >&2; exit 66; }
 
 # The suite finds its helper beside the directory of its tests.
 scratch=$(mktemp -d)

@@ -28,7 +28,7 @@ struct SettingsForm: View {
 
     var body: some View {
         Form {
-            if let error = SettingsHome.openingError {
+            if let error = DefaultSettingsStore.openingError {
                 Text("Changes are lost when the app ends: \(error)")
             }
             Picker("Theme", selection: $theme) {
@@ -42,8 +42,8 @@ struct SettingsForm: View {
 
     private func reset() {
         do {
-            try ObservedSettings.home.reset(.theme)
-            try ObservedSettings.home.reset(.fontSize)
+            try ObservedSettings.default.reset(.theme)
+            try ObservedSettings.default.reset(.fontSize)
         } catch {
             print("not all settings are reset: \(error)")
         }

@@ -29,11 +29,13 @@ static struct sigaction previous;
 static uintptr_t page_size;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+int forge_is_fault(int code) { return code > 0 && code < 0x10000; }
+
 static void call_previous(int number, siginfo_t *info, void *context) {
     if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(number, info, context);
     if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
     // A signal sent by kill(2) may be ignored; a faulting access cannot be, and faults again with the default action.
-    int is_fault = info->si_code > 0;
+    int is_fault = forge_is_fault(info->si_code);
     if (previous.sa_handler == SIG_IGN && !is_fault) return;
     signal(number, SIG_DFL);
     if (!is_fault) raise(number);
@@ -41,7 +43,7 @@ static void call_previous(int number, siginfo_t *info, void *context) {
 
 static void on_bus_error(int number, siginfo_t *info, void *context) {
     uintptr_t address = (uintptr_t)info->si_addr;
-    struct forge_mapping *mapping = info->si_code > 0 ? atomic_load(&mappings) : NULL;
+    struct forge_mapping *mapping = forge_is_fault(info->si_code) ? atomic_load(&mappings) : NULL;
     for (; mapping; mapping = mapping->next) {
         uintptr_t base = atomic_load(&mapping->base);
         if (base <= 1 || address < base || address >= atomic_load(&mapping->end)) continue;

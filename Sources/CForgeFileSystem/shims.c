@@ -6,6 +6,8 @@
 #include "CForgeFileSystem.h"
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -23,6 +25,31 @@ struct forge_open_how {
 int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
     struct forge_open_how how = {flags, mode, resolve};
     return (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+}
+
+// Of linux/fs.h, which clashes with headers of some C libraries.
+#ifndef RWF_NOWAIT
+#define RWF_NOWAIT 8
+#endif
+
+long forge_read_cached(int descriptor, void *buffer, size_t size, int64_t offset) {
+    struct iovec vector = {buffer, size};
+    return syscall(SYS_preadv2, descriptor, &vector, 1, (long)offset, (long)((uint64_t)offset >> 32), RWF_NOWAIT);
+}
+
+int forge_is_on_local_file_system(int descriptor) {
+    struct statfs status;
+    if (fstatfs(descriptor, &status) != 0) return 0;
+    switch ((unsigned long)status.f_type) {
+    case 0xEF53:      // ext2, ext3, ext4
+    case 0x58465342:  // XFS
+    case 0x9123683E:  // Btrfs
+    case 0xF2F52010:  // F2FS
+    case 0x01021994:  // tmpfs
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 int forge_renameat2(

@@ -55,6 +55,7 @@ enum ExitStatus: Int32, CaseIterable {
         switch error.code {
         case .notFound, .invalidSource(.notFound): .notFound
         case .unavailable(let reason) where reason.isInUse: .inUse
+        case .deadlineExceeded(.directoryLock): .inUse
         case .unavailable(.server): statusOfServer(error)
         case .unknownOutcome: .unknownOutcome
         default: .failure

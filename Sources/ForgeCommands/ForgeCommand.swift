@@ -42,6 +42,7 @@ extension ForgeCommand {
     /// Runs the command given by the arguments and ends the process with its exit status.
     public static func runAndExit() async -> Never {
         do {
+            try requireNoClusters(of: CommandLine.arguments.dropFirst())
             var command = try parseAsRoot()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
@@ -51,6 +52,18 @@ extension ForgeCommand {
             Foundation.exit(EXIT_SUCCESS)
         } catch {
             Foundation.exit(report(error))
+        }
+    }
+
+    /// Throws for an argument of one hyphen and several letters, none of which is an option here. The parser would read
+    /// `-height` as `-h` and others, and print the help.
+    static func requireNoClusters(of arguments: some Sequence<String>) throws(ValidationError) {
+        for argument in arguments.prefix(while: { $0 != "--" }) {
+            let bytes = Array(argument.utf8.prefix(3))
+            guard bytes.count > 2, bytes[0] == UInt8(ascii: "-"), bytes[1] | 0x20 >= UInt8(ascii: "a"),
+                bytes[1] | 0x20 <= UInt8(ascii: "z")
+            else { continue }
+            throw ValidationError("Unknown option \(argument). \(UsageMessage.hint)")
         }
     }
 

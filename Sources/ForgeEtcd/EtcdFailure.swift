@@ -1,5 +1,11 @@
 #if Etcd
+import AsyncHTTPClient
 import ForgeKVStore
+import Foundation
+import Metrics
+import NIOCore
+import NIOHTTP1
+import Tracing
 
 /// A server's answer that is not a success: its meaning for the call.
 struct EtcdFailure: Hashable, Sendable {
@@ -56,5 +62,96 @@ struct EtcdFailure: Hashable, Sendable {
         ("etcdserver: no leader", EtcdFailure(.unavailable, .elsewhere)),
         ("etcdserver: not capable", EtcdFailure(.unavailable, .elsewhere)),
     ]
+}
+
+/// One attempt of a call that failed.
+struct EtcdAttempt: Error {
+    var error: AsyncKVStoreError
+    var repetition: EtcdFailure.Repetition
+
+    init(error: AsyncKVStoreError, repetition: EtcdFailure.Repetition) {
+        self.error = error
+        self.repetition = repetition
+    }
+
+    /// The server has answered with an error.
+    init(
+        _ call: EtcdCall, refusedWith status: HTTPResponseStatus, _ body: ByteBuffer, _ endpoint: String, _ id: String
+    ) {
+        var answer = EtcdServerError()
+        do { answer = try JSONDecoder().decode(EtcdServerError.self, from: Data(body.readableBytesView)) } catch {}
+        let words = answer.message ?? answer.error ?? "status \(status.code)"
+        let failure = EtcdFailure(words, grpcCode: answer.code, isWrite: call.isWrite)
+        self.init(
+            error: AsyncKVStoreError(
+                failure.code, call.operation, key: call.key, endpoint: endpoint, requestID: id, detail: words),
+            repetition: failure.repetition)
+    }
+
+    /// There is no answer.
+    init(_ call: EtcdCall, unanswered cause: any Error, mayBeSent: Bool, _ endpoint: String, _ id: String) {
+        let code: AsyncKVStoreError.Code =
+            if call.isWrite && mayBeSent {
+                .unknownOutcome
+            } else if cause is CancellationError || Task.isCancelled {
+                .cancelled
+            } else if (cause as? HTTPClientError) == .deadlineExceeded {
+                .timeout
+            } else if cause is NIOTooManyBytesError {
+                .tooLarge
+            } else {
+                .unavailable
+            }
+        let isClosed = (cause as? HTTPClientError) == .alreadyShutdown
+        self.init(
+            error: AsyncKVStoreError(
+                code, call.operation, key: call.key, endpoint: endpoint, requestID: id, underlying: cause),
+            repetition: isClosed || (code != .unavailable && code != .timeout) ? .never : .elsewhere)
+    }
+}
+
+/// A request of one call of a store.
+struct EtcdCall: Sendable {
+    /// The path at the gateway, such as `/v3/kv/range`.
+    var path: String
+
+    /// The operation and the key for errors, metrics and spans.
+    var operation: AsyncKVStoreError.Operation
+    var key: String?
+
+    /// Whether it changes something: then it is not sent again once it was sent.
+    var isWrite = false
+
+    /// The time for all attempts; nil for the store's.
+    var deadline: Duration?
+}
+
+/// Spans and metrics of calls, with the names of OpenTelemetry's conventions for database clients.
+enum EtcdTelemetry {
+    /// Runs a call in a span, and records its duration in `db.client.operation.duration`.
+    static func measuring<Success: Sendable>(
+        _ call: EtcdCall, _ body: () async throws(AsyncKVStoreError) -> Success
+    ) async throws(AsyncKVStoreError) -> Success {
+        let name = call.operation.rawValue
+        let start = ContinuousClock.now
+        let result = await withSpan("\(name) etcd", ofKind: .client) { span -> Result<Success, AsyncKVStoreError> in
+            span.attributes["db.system.name"] = "etcd"
+            span.attributes["db.operation.name"] = name
+            do throws(AsyncKVStoreError) {
+                return .success(try await body())
+            } catch {
+                span.attributes["error.type"] = error.code.description
+                if let endpoint = error.endpoint { span.attributes["server.address"] = endpoint }
+                span.setStatus(SpanStatus(code: .error))
+                return .failure(error)
+            }
+        }
+        var dimensions = [("db.system.name", "etcd"), ("db.operation.name", name)]
+        if case .failure(let error) = result { dimensions.append(("error.type", error.code.description)) }
+        Metrics.Timer(
+            label: "db.client.operation.duration", dimensions: dimensions, preferredDisplayUnit: .seconds
+        ).recordNanoseconds(Int64((ContinuousClock.now - start) / .nanoseconds(1)))
+        return try result.get()
+    }
 }
 #endif

@@ -26,7 +26,7 @@ public final class EtcdKVStore: AsyncKVStoring {
 
     /// Creates a store; connects with the first call.
     ///
-    /// - Throws: ``AsyncKVStoreError``: `.refused` if there is no endpoint or a certificate cannot be loaded.
+    /// - Throws: `AsyncKVStoreError`: `.refused` if there is no endpoint or a certificate cannot be loaded.
     public init(_ configuration: Configuration) throws(AsyncKVStoreError) {
         guard !configuration.endpoints.isEmpty else {
             throw AsyncKVStoreError(.refused, .capabilities, detail: "there is no endpoint")
@@ -107,7 +107,13 @@ public final class EtcdKVStore: AsyncKVStoring {
             let response: EtcdRangeResponse<EtcdKeyValue> = try await transport.call(
                 EtcdCall(path: "/v3/kv/range", operation: .keys), request)
             let found = response.kvs ?? []
-            for value in found { if let name = names.name(of: value.key) { page.entries.append((name, value.entry)) } }
+            for value in found {
+                if let name = names.name(of: value.key) {
+                    page.entries.append((name, value.entry))
+                } else {
+                    page.foreignKeys.append(Array(value.key))
+                }
+            }
             page.hasMore = response.more ?? false
             page.revision = page.revision ?? response.header.revision.map { UInt64(clamping: $0.value) }
             page.storeID = names.storeID(in: response.header.cluster_id)
@@ -136,7 +142,7 @@ public final class EtcdKVStore: AsyncKVStoring {
     /// Commits a batch whose values exist as long as a lease is kept alive.
     ///
     /// - Returns: The revision of the values.
-    /// - Throws: ``AsyncKVStoreError``, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
+    /// - Throws: `AsyncKVStoreError`, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
     ///   nothing was changed.
     @discardableResult
     public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(AsyncKVStoreError) -> UInt64? {
@@ -227,9 +233,17 @@ public final class EtcdKVStore: AsyncKVStoring {
     ///
     /// - Parameter timeToLive: How long the values outlive the process; whole seconds, rounded up, at least 2.
     /// - Returns: The lease, which is kept alive while it is referred to.
-    /// - Throws: ``AsyncKVStoreError``.
+    /// - Throws: `AsyncKVStoreError`.
     public func keptLease(timeToLive: Duration) async throws(AsyncKVStoreError) -> EtcdLease {
         try await leases.keptLease(timeToLive: timeToLive)
     }
 }
+#else
+/// A key-value store in etcd, which needs the trait `Etcd`.
+@available(*, unavailable, message: "name the trait Etcd for ForgeStorage in the root package's manifest")
+public final class EtcdKVStore: Sendable {}
+
+/// A lease of a store in etcd, which needs the trait `Etcd`.
+@available(*, unavailable, message: "name the trait Etcd for ForgeStorage in the root package's manifest")
+public final class EtcdLease: Sendable {}
 #endif

@@ -1,8 +1,8 @@
 #if Etcd
 import AsyncHTTPClient
 import ForgeHTTP
-import Foundation
 import ForgeKVStore
+import Foundation
 import Logging
 import NIOCore
 import NIOHTTP1
@@ -236,6 +236,80 @@ final class EtcdTransport: Sendable {
             throw EtcdAttempt(
                 error: AsyncKVStoreError(.unavailable, .logIn, endpoint: endpoint, detail: "the answer is not valid"),
                 repetition: .elsewhere)
+        }
+    }
+}
+
+extension EtcdTransport {
+    /// Whether all servers that answer report every event of a watch. Asked until all of them have answered once.
+    ///
+    /// - Throws: ``AsyncKVStoreError`` if none answers before the deadline.
+    func replaysChanges() async throws(AsyncKVStoreError) -> Bool {
+        if let known = state.withLock({ $0.replaysChanges }) { return known }
+        let end = ContinuousClock.now + configuration.deadline
+        var backoff = Backoff()
+        var generator = SystemRandomNumberGenerator()
+        while true {
+            let failure: AsyncKVStoreError
+            switch await askVersions() {
+            case .success(let replays): return replays
+            case .failure(let error): failure = error
+            }
+            let wait = backoff.next(using: &generator)
+            guard failure.code != .cancelled, !state.withLock({ $0.isClosed }), ContinuousClock.now + wait < end else {
+                throw failure
+            }
+            do { try await Task.sleep(for: wait) } catch { throw AsyncKVStoreError(.cancelled, .capabilities) }
+        }
+    }
+
+    /// Asks each server once; fails if none answers.
+    private func askVersions() async -> Result<Bool, AsyncKVStoreError> {
+        var found: [EtcdVersion?] = []
+        var failure = AsyncKVStoreError(.unavailable, .capabilities)
+        for endpoint in configuration.endpoints {
+            do {
+                let client = client
+                let bytes = try await Deadline.limiting(configuration.deadline) {
+                    let request = HTTPClientRequest(url: endpoint + "/version")
+                    return try await client.execute(request, deadline: .distantFuture).body.collect(upTo: 1 << 16)
+                }
+                let answer = try JSONDecoder().decode(EtcdServerVersion.self, from: Data(bytes.readableBytesView))
+                found.append(EtcdVersion(answer.etcdserver))
+            } catch {
+                failure = AsyncKVStoreError(
+                    Task.isCancelled ? .cancelled : .unavailable, .capabilities, endpoint: endpoint,
+                    underlying: error)
+            }
+        }
+        guard !found.isEmpty else { return .failure(failure) }
+        let replays = found.allSatisfy { $0?.replaysChanges == true }
+        if found.count == configuration.endpoints.count { state.withLock { $0.replaysChanges = replays } }
+        return .success(replays)
+    }
+}
+
+/// The version of a server.
+struct EtcdVersion: Hashable, Sendable {
+    private var numbers: [Int]
+
+    /// Reads `3.4.36`, or `3.6.0-rc.1`; nil for anything else.
+    init?(_ text: String) {
+        let numbers = text.prefix { $0 != "-" && $0 != "+" }.split(separator: ".", omittingEmptySubsequences: false)
+            .map { Int($0) }
+        guard numbers.count == 3, numbers.allSatisfy({ $0 != nil }) else { return nil }
+        self.numbers = numbers.compactMap(\.self)
+    }
+
+    /// Whether a watch from a revision reports every event, and its progress notices are in order.
+    ///
+    /// Older servers lose events around a compaction and send progress notices before the events they cover
+    /// (CHANGELOG-3.4 and CHANGELOG-3.5 of etcd, 3.4.36 and 3.5.18).
+    var replaysChanges: Bool {
+        switch (numbers[0], numbers[1]) {
+        case (3, 4): numbers[2] >= 36
+        case (3, 5): numbers[2] >= 18
+        default: numbers[0] > 3 || (numbers[0] == 3 && numbers[1] > 5)
         }
     }
 }

@@ -1,4 +1,5 @@
 public import ForgeFileSystem
+import SystemPackage
 
 /// A failed call of a file store: the operation, the key, and the reason.
 public struct FileStoreError: Error, Sendable {
@@ -75,11 +76,27 @@ public struct FileStoreError: Error, Sendable {
         /// The store does not support this operation, or the file system no attributes of files.
         case unsupported
 
-        /// The writer was committed or cancelled before.
+        /// The writer was committed or cancelled before, or one of its writes was cancelled.
         case closed
+
+        /// The call has waited for as long as ``FileStoreOptions/deadline`` permits.
+        case deadlineExceeded(Awaited)
 
         /// The change was sent to a server, and the answer is unknown: it may have taken effect, or still do.
         case unknownOutcome
+    }
+
+    /// What a call was waiting for at its deadline.
+    public enum Awaited: String, Hashable, Sendable {
+        /// A thread, because many calls wait for the device of this store. Nothing was done.
+        case thread = "a thread, as earlier calls wait for the device"
+
+        /// The device. A change may have been made or not, and may still be made if it had begun.
+        case device = "the device"
+
+        /// The lock of a directory, which another process holds; the underlying error has its path. The change was not
+        /// made; of a batch, those before it were.
+        case directoryLock = "the lock of the directory, which another process holds"
     }
 
     /// The reason why attributes are not stored, with the name of an attribute; never with its value.
@@ -97,9 +114,6 @@ public struct FileStoreError: Error, Sendable {
         /// The key, or one of its parents, is a symbolic link.
         case symbolicLink = "a symbolic link"
 
-        /// The file has several hard links, through which others could read or change it.
-        case hardLink = "a hard link"
-
         /// A FIFO, a socket or a device.
         case notRegular = "not a regular file"
 
@@ -115,6 +129,8 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
+        /// The source of a move belongs to a store itself, such as its lock file.
+        case storeFile = "is a file that a store keeps for itself"
         /// Another program changed the source during the copy, and nothing was stored; or changed, replaced or removed
         /// it during the move. A file that now has its name is kept. If the move had to copy the source, the store may
         /// contain a copy of its earlier content.
@@ -200,6 +216,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .watchLimit: "the limit of watches is reached"
         case .unsupported: "not supported by this store"
         case .closed: "the file was committed or cancelled before"
+        case .deadlineExceeded(let awaited): "the deadline passed while it waited for \(awaited.rawValue)"
         case .unknownOutcome: "the outcome is unknown"
         }
     }
@@ -218,5 +235,86 @@ extension DecodingError {
             }
         let place = path.map(\.stringValue).joined(separator: ".")
         return place.isEmpty ? reason : "\(reason) at \(place)"
+    }
+}
+
+extension FileStoreError {
+    /// Converts the error of a failed file system operation.
+    package init(_ error: FileSystemError, _ operation: Operation, key: String) {
+        self.init(Code(error, operation), operation, key: key, underlying: error)
+    }
+
+    /// Converts the error of opening the root: nothing is known about any key.
+    init(opening error: FileSystemError, _ operation: Operation, key: String) {
+        let code: Code =
+            switch error.errno {
+            case _ where error.isLocked: .unavailable(.locked)
+            case .permissionDenied, .notPermitted, .readOnlyFileSystem: .notPermitted
+            case .noSpace, .diskQuotaExceeded: .noSpace
+            case .resourceBusy: .unsafe(.anotherStore)
+            default: .unavailable(.inputOutput)
+            }
+        self.init(code, operation, key: key, underlying: error)
+    }
+}
+
+extension FileStoreError.Code {
+    init(_ error: FileSystemError, _ operation: FileStoreError.Operation) {
+        guard !error.isEffectVisible else {
+            self = .durabilityUnknown
+            return
+        }
+        guard !error.isLocked else {
+            self = .unavailable(.locked)
+            return
+        }
+        self = Self.special(error, operation) ?? Self.codes[error.errno] ?? .unavailable(.inputOutput)
+    }
+
+    private static let codes: [Errno: FileStoreError.Code] = [
+        .noSuchFileOrDirectory: .notFound,
+        .fileExists: .alreadyExists,
+        .isDirectory: .isDirectory,
+        .notDirectory: .notDirectory,
+        .noSpace: .noSpace,
+        .diskQuotaExceeded: .noSpace,
+        .permissionDenied: .notPermitted,
+        .notPermitted: .notPermitted,
+        .readOnlyFileSystem: .notPermitted,
+        .fileTooLarge: .tooLarge,
+        .argListTooLong: .tooLarge,
+        .tooManySymbolicLinkLevels: .unsafe(.symbolicLink),
+        .noSuchAddressOrDevice: .unsafe(.notRegular),
+        .operationNotSupportedByDevice: .unsafe(.notRegular),
+        .fileNameTooLong: .invalidKey(.componentTooLong),
+    ]
+
+    /// Error numbers that have a special meaning in one operation.
+    private static func special(
+        _ error: FileSystemError, _ operation: FileStoreError.Operation
+    ) -> FileStoreError.Code? {
+        switch (error.operation, error.errno, operation) {
+        case (.watch, .noSpace, _), (.watch, .tooManyOpenFiles, _), (.watch, .tooManyOpenFilesInSystem, _),
+            (.watch, .noMemory, _):
+            .watchLimit
+        case (.watch, .notSupported, _), (.watch, .noFunction, _): .unsupported
+        case (.setExtendedAttribute, .notSupported, _), (.setExtendedAttribute, .noFunction, _): .unsupported
+        case (.read, .notSupported, _): .unsafe(.notRegular)
+        case (.open, .resourceBusy, _): .unsafe(.anotherStore)
+        case (.rename, .canceled, _): .conflict
+        case (.write, .badFileDescriptor, .save): .closed
+        case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
+        // A file system is mounted there.
+        case (.rename, .resourceBusy, .deleteDirectory), (.removeDirectory, .resourceBusy, .deleteDirectory),
+            (.rename, .resourceBusy, .deleteAll), (.removeDirectory, .resourceBusy, .deleteAll):
+            .foreignContent
+        // A directory was required and another file has its name.
+        case (_, .fileExists, .createDirectory): .notDirectory
+        // Every parent was created, and another program repeatedly removes it.
+        case (_, .noSuchFileOrDirectory, .save), (_, .noSuchFileOrDirectory, .createDirectory),
+            (_, .noSuchFileOrDirectory, .copy), (_, .noSuchFileOrDirectory, .move):
+            .unavailable(.inputOutput)
+        default: nil
+        }
     }
 }

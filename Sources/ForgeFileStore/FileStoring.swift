@@ -1,3 +1,4 @@
+import ForgeFileSystem
 public import Foundation
 
 /// A store of files: bytes under keys such as `avatars/current.jpg`.
@@ -63,6 +64,9 @@ public protocol FileStoring: Sendable {
     func info(_ key: String) async throws -> StoredFile
 
     /// Lists the directory at `directory`; with `recursive`, on all levels, each directory before its content.
+    ///
+    /// The default implementation calls ``list(in:)`` for each directory. It throws ``FileStoreError/Code/unavailable(_:)``
+    /// if that returns an entry that is not a child of the directory.
     func list(in directory: String, recursive: Bool) async throws -> [StoredFile]
 
     /// Copies the file at `source` to `key`; otherwise like ``save(_:to:overwrite:)``.
@@ -144,4 +148,154 @@ extension FileStoring {
         guard !info.isDirectory else { throw FileStoreError(.isDirectory, .info, key: key) }
         return info.sizeInBytes
     }
+}
+
+/// Default implementations, built on the required calls.
+extension FileStoring {
+    public func totalSize() async throws -> Int64 {
+        try await list(in: "", recursive: true).totalSizeInBytes
+    }
+
+    public func info(_ key: String) async throws -> StoredFile {
+        let checked = try RelativeKey(checking: key, for: .info)
+        let siblings = try await list(in: checked.parent)
+        guard let found = siblings.first(where: { $0.key.utf8.elementsEqual(key.utf8) }) else {
+            throw FileStoreError(.notFound, .info, key: key)
+        }
+        return found
+    }
+
+    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        var found = try await list(in: directory)
+        guard recursive else { return found }
+        try check(found, listedIn: directory)
+        var next = 0
+        while next < found.count {
+            let file = found[next]
+            next += 1
+            guard file.isDirectory else { continue }
+            let children = try await list(in: file.key)
+            try check(children, listedIn: file.key)
+            found += children
+        }
+        return found
+    }
+
+    /// Refuses a list that has other entries than children, such as the directory itself: following them never ends.
+    private func check(_ files: [StoredFile], listedIn directory: String) throws {
+        let prefix = Array(directory.utf8) + (directory.isEmpty ? [] : [UInt8(ascii: "/")])
+        for file in files {
+            let key = Array(file.key.utf8)
+            let isChild =
+                key.count > prefix.count && key.starts(with: prefix)
+                && !key[prefix.count...].contains(UInt8(ascii: "/"))
+            guard isChild else {
+                throw FileStoreError(
+                    .unavailable(.inputOutput), .list, key: file.key, underlying: NotAChild(directory: directory))
+            }
+        }
+    }
+
+    /// Reads the whole source into memory and saves it.
+    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await save(ExternalSource.read(source, key: key), to: key, overwrite: overwrite)
+    }
+
+    /// Renames the source to a private name, reads it into memory, saves it and removes the source.
+    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await ExternalSource.move(source, key: key) { content in
+            try await save(content, to: key, overwrite: overwrite)
+        }
+    }
+
+    public func url(for key: String) async throws -> URL {
+        _ = try RelativeKey(checking: key, for: .url)
+        throw FileStoreError(.unsupported, .url, key: key)
+    }
+
+    /// Only validates the key: such a store has a directory as soon as there is a file in it.
+    public func createDirectory(_ key: String) async throws {
+        _ = try RelativeKey(checking: key, for: .createDirectory)
+    }
+
+    public func deleteDirectory(_ key: String) async throws {
+        _ = try RelativeKey(checking: key, for: .deleteDirectory)
+        for file in try await list(in: key, recursive: true) where !file.isDirectory {
+            try await delete(file.key)
+        }
+    }
+}
+
+/// A store has listed a key in a directory of which it is no child.
+private struct NotAChild: Error, CustomStringConvertible {
+    var directory: String
+
+    var description: String { "listed in \(directory.debugDescription), but not a child of it" }
+}
+
+extension RelativeKey {
+    /// Validates a key for an operation of a store.
+    init(checking key: String, for operation: FileStoreError.Operation) throws(FileStoreError) {
+        do {
+            try self.init(key)
+        } catch {
+            throw FileStoreError(.invalidKey(error.reason), operation, key: key, underlying: error)
+        }
+    }
+
+    /// The key of the parent directory; empty for the root.
+    var parent: String { String(path.splitLast().parent) }
+}
+
+/// Codable values as JSON files.
+extension FileStoring {
+    /// Stores a value as a JSON file.
+    ///
+    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/unencodable`` if the value cannot be encoded as JSON;
+    ///   nothing was stored. Otherwise as ``save(_:to:overwrite:)``.
+    public func saveJSON<Value: Encodable>(
+        _ value: Value, to key: String, overwrite: Bool = true, encoder: JSONEncoder = JSONEncoder()
+    ) async throws {
+        let data: Data
+        do {
+            data = try encoder.encode(value)
+        } catch {
+            throw FileStoreError(.unencodable, .save, key: key, underlying: error)
+        }
+        try await save(data, to: key, overwrite: overwrite)
+    }
+
+    /// The value in a JSON file.
+    ///
+    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/undecodable`` if the file does not contain such a value;
+    ///   the `DecodingError` is its underlying error, and the file is unchanged. Otherwise as ``load(_:)``.
+    public func loadJSON<Value: Decodable>(
+        _ key: String, as type: Value.Type = Value.self, decoder: JSONDecoder = JSONDecoder()
+    ) async throws -> Value {
+        let data = try await load(key)
+        do {
+            return try decoder.decode(type, from: data)
+        } catch {
+            throw FileStoreError(.undecodable, .load, key: key, underlying: error)
+        }
+    }
+
+    /// The value in a JSON file, or nil if there is no such file.
+    ///
+    /// Nil means only ``FileStoreError/Code/notFound``: a file that cannot be read or decoded is an error.
+    public func loadJSONIfExists<Value: Decodable>(
+        _ key: String, as type: Value.Type = Value.self, decoder: JSONDecoder = JSONDecoder()
+    ) async throws -> Value? {
+        do {
+            return try await loadJSON(key, as: type, decoder: decoder)
+        } catch let error as FileStoreError where error.code == .notFound {
+            return nil
+        }
+    }
+}
+
+/// A call of a Codable storage, declared unavailable so that the compiler suggests the right one.
+extension FileStoring {
+    @available(*, unavailable, message: "a file store is written with save(data, to: key)")
+    public func save(_ data: Data, for key: String) async throws { fatalError("unavailable") }
 }

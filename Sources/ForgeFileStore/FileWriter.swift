@@ -2,21 +2,61 @@ import ForgeFileSystem
 public import Foundation
 import Synchronization
 
+/// A new file of a store, written in parts.
+///
+/// Calls that overlap are performed one after the other, in any order. A writer that is released without ``commit()``
+/// leaves nothing.
+public protocol FileWriting: Sendable {
+    /// Appends bytes.
+    ///
+    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/closed`` after ``commit()`` or ``cancel()``. After a failed or
+    ///   cancelled write the file cannot be committed: its content would have a hole.
+    func write(_ data: Data) async throws
+
+    /// Stores the file under its key, with the durability that was requested.
+    ///
+    /// - Returns: The stored file.
+    /// - Throws: As ``FileStoring/save(_:to:overwrite:)``; nothing is stored, unless the code is
+    ///   ``FileStoreError/Code/durabilityUnknown``. The writer is of no further use.
+    @discardableResult
+    func commit() async throws -> StoredFile
+
+    /// Waits for a call that is under way, and removes what was written; does nothing after ``commit()``.
+    func cancel() async
+}
+
+extension FileWriting {
+    /// Appends all chunks of a sequence, waiting for each to be written before the next is asked for.
+    nonisolated(nonsending) public func write<Chunks: AsyncSequence>(
+        contentsOf chunks: Chunks
+    ) async throws where Chunks.Element == Data {
+        for try await chunk in chunks { try await write(chunk) }
+    }
+}
+
 /// A new file of a ``DiskFileStore`` or ``InMemoryFileStore``, written in parts.
 public final class FileWriter: FileWriting {
-    private let staged: StagedFile
+    private struct State {
+        var staged: StagedFile
+        var isFinished = false
+        /// The first failure: part of the content is missing since then.
+        var failure: FileStoreError?
+    }
+
+    /// Held during a call, so that calls do not overlap.
+    private let state: Mutex<State>
+    /// Whether bytes are missing because a write did not begin.
+    private let isIncomplete = Atomic(false)
     private let key: RelativeKey
     private let condition: SaveCondition
     private let durability: Durability
     private let engine: FileStoreEngine
-    /// The first failure: part of the content is missing since then. Held during a call, so that calls do not overlap.
-    private let failure = Mutex<FileStoreError?>(nil)
 
     init(
         _ staged: StagedFile, key: RelativeKey, _ condition: SaveCondition, _ durability: Durability,
         engine: FileStoreEngine
     ) {
-        self.staged = staged
+        state = Mutex(State(staged: staged))
         self.key = key
         self.condition = condition
         self.durability = durability
@@ -24,10 +64,21 @@ public final class FileWriter: FileWriting {
     }
 
     public func write(_ data: Data) async throws {
-        try await engine.offload { [self] _ in
-            try attempt { () throws(FileSystemError) in
-                try withBytes(of: data) { (bytes) throws(FileSystemError) in try append(bytes) }
+        do {
+            try await engine.run(.save, key.string) { [self] cancellation in
+                cancellation.expectWork(ofSize: Int64(data.count))
+                try attempt { (state) throws(FileStoreError) in
+                    try translatingErrors { () throws(FileSystemError) in
+                        try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                            try append(bytes, to: state.staged)
+                        }
+                    }
+                }
             }
+        } catch {
+            // Cancelled, or past its deadline: the bytes after a hole must not be stored.
+            isIncomplete.store(true, ordering: .sequentiallyConsistent)
+            throw error
         }
     }
 
@@ -35,48 +86,73 @@ public final class FileWriter: FileWriting {
     ///
     /// - Throws: As ``write(_:)``.
     public func writeBlocking(_ bytes: UnsafeRawBufferPointer) throws(FileStoreError) {
-        try attempt { () throws(FileSystemError) in try append(bytes) }
+        try attempt { (state) throws(FileStoreError) in
+            try translatingErrors { () throws(FileSystemError) in try append(bytes, to: state.staged) }
+        }
     }
 
-    private func append(_ bytes: UnsafeRawBufferPointer) throws(FileSystemError) {
+    private func append(_ bytes: UnsafeRawBufferPointer, to staged: StagedFile) throws(FileSystemError) {
         try staged.withFile { (file) throws(FileSystemError) in try engine.fileSystem.writeFully(file, from: bytes) }
     }
 
     @discardableResult
     public func commit() async throws -> StoredFile {
-        try await engine.offload { [self] _ in
-            try attempt { () throws(FileSystemError) in
-                try staged.finishContent(durability)
-                try staged.synchronize(durability)
-                return StoredFile(
-                    key: key.string,
-                    try staged.store.place(
-                        staged, condition.renameMode, expecting: condition.expectedRevision, durability: durability))
+        try await engine.run(.save, key.string) { [self] cancellation in
+            cancellation.expectLongWork()
+            return try attempt { (state) throws(FileStoreError) in
+                if !state.isFinished {
+                    try translatingErrors { () throws(FileSystemError) in
+                        try state.staged.finish(durability, keepingOpen: true)
+                    }
+                    state.isFinished = true
+                }
+                var staged = state.staged
+                defer { state.staged = staged }
+                return try engine.attemptStoring(.save, key.string) { (directory) throws(FileSystemError) in
+                    // The root was removed or replaced since: the file belongs into the one at the path now.
+                    if staged.store !== directory {
+                        let copy = try directory.stage(copyOf: staged, durability, keepingOpen: true)
+                        staged.discard()
+                        staged = copy
+                    }
+                    return StoredFile(
+                        key: key.string,
+                        try directory.place(
+                            staged, condition.renameMode, expecting: condition.expectedRevision,
+                            durability: durability))
+                }
             }
         }
     }
 
     public func cancel() async {
-        await BlockingWork.run { [staged] in staged.discard() }
+        await engine.runUncancelled { [self] in state.withLock { $0.staged }.discard() }
+    }
+
+    private func translatingErrors(_ body: () throws(FileSystemError) -> Void) throws(FileStoreError) {
+        do throws(FileSystemError) {
+            try body()
+        } catch {
+            throw FileStoreError(error, .save, key: key.string)
+        }
     }
 
     /// Runs `body` unless an earlier call failed.
-    private func attempt<Result>(_ body: () throws(FileSystemError) -> Result) throws(FileStoreError) -> Result {
-        var result: Swift.Result<Result, FileStoreError>?
-        failure.withLock { failure in
-            if let failure {
-                result = .failure(failure)
-                return
+    private func attempt<Result>(
+        _ body: (inout State) throws(FileStoreError) -> Result
+    ) throws(FileStoreError) -> Result {
+        try state.withLock { (state) throws(FileStoreError) in
+            if let failure = state.failure { throw failure }
+            guard !isIncomplete.load(ordering: .sequentiallyConsistent) else {
+                throw FileStoreError(.closed, .save, key: key.string)
             }
-            do throws(FileSystemError) {
-                result = .success(try body())
+            do throws(FileStoreError) {
+                return try body(&state)
             } catch {
-                let error = FileStoreError(error, .save, key: key.string)
-                failure = error
-                result = .failure(error)
+                // The next attempt to commit follows.
+                if (error.underlying as? FileSystemError)?.isTakenTurn != true { state.failure = error }
+                throw error
             }
         }
-        guard let result else { throw FileStoreError(.closed, .save, key: key.string) }
-        return try result.get()
     }
 }

@@ -22,8 +22,7 @@ public protocol StreamingFileStoring: FileStoring {
     /// Atomic like ``FileStoring/save(_:to:overwrite:)``. Of several concurrent saves that expect the same revision, in
     /// all processes, exactly one succeeds, and none replaces what a save without a condition has stored since. For
     /// that, stores lock the directory while they rename a file or delete one (`flock(2)`). Where directories cannot be
-    /// locked, as on some network file systems, and while another program locks one for more than a second, a save
-    /// without a condition at the same time may be replaced.
+    /// locked, as on some network file systems, a save without a condition at the same time may be replaced.
     ///
     /// - Parameters:
     ///   - data: The content.
@@ -35,8 +34,8 @@ public protocol StreamingFileStoring: FileStoring {
     /// - Throws: ``FileStoreError``; ``FileStoreError/Code/invalidAttribute(_:)`` before any change,
     ///   ``FileStoreError/Code/unsupported`` if there are attributes and the file system cannot store them;
     ///   ``FileStoreError/Code/conflict`` or ``FileStoreError/Code/alreadyExists`` if the
-    ///   condition is not met, ``FileStoreError/Code/unavailable(_:)`` if another program locks the directory for ten
-    ///   seconds. The old content is kept, unless the code is ``FileStoreError/Code/durabilityUnknown``.
+    ///   condition is not met, ``FileStoreError/Code/deadlineExceeded(_:)`` if another program locks the directory until
+    ///   ``FileStoreOptions/deadline``. The old content is kept, unless the code is ``FileStoreError/Code/durabilityUnknown``.
     @discardableResult
     func save(
         _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,

@@ -137,6 +137,9 @@ public final class FileMapping: Sendable {
     /// kernel properly tracks dirty pages and flushes them to storage as necessary"). POSIX guarantees this only for
     /// `msync`.
     ///
+    /// Where ``POSIXFileSystem/reportsErrorsOfMappings`` is false, on Darwin, a page that the device refused is lost
+    /// without an error.
+    ///
     /// - Throws: ``FileSystemError``, with `ioError` if ``hasFaulted``; as after a failed `synchronize`, it is
     ///   undetermined what has reached the device, and a later success does not change that.
     public func writeBack() throws(FileSystemError) {
@@ -159,5 +162,46 @@ public final class FileMapping: Sendable {
             range.lowerBound >= 0 && range.upperBound <= count,
             "\(range) is not within a mapping of \(count) bytes")
         return memory?.bytes(in: range) ?? UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count)
+    }
+}
+
+/// The memory of a ``FileMapping`` that is not the operating system's.
+///
+/// A ``POSIXFileSystem`` that implements mapping, or wraps another's mappings, provides a conforming type. The mapping
+/// checks all bounds before it calls, and releases the memory in its `deinit`.
+public protocol MappedMemory: AnyObject, Sendable {
+    /// The bytes of a range, at an address that is stable for the lifetime of the memory.
+    func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer
+
+    /// Copies bytes, at least one, into the memory; the file contains them when the call returns.
+    func store(_ bytes: UnsafeRawBufferPointer, at offset: Int)
+
+    /// Whether an access hit a page without a file behind it; see ``FileMapping/hasFaulted``.
+    var hasFaulted: Bool { get }
+
+    /// Hands all stores to the file system; see ``FileMapping/writeBack()``.
+    func writeBack() throws(FileSystemError)
+}
+
+/// The content of a file of the operating system, mapped into memory; stores change a copy of the page, not the file
+/// (`mmap(2)` with `MAP_PRIVATE`).
+///
+/// An access beyond the end of a file that was truncated does not fault but finds zeros, as in a ``FileMapping``.
+/// `deinit` unmaps it.
+package final class PrivateMapping: Sendable {
+    // Constant, and the C functions that take it may be called from any thread.
+    private nonisolated(unsafe) let record: OpaquePointer
+    package let count: Int
+
+    /// The first byte; valid for the lifetime of the mapping.
+    package var base: UnsafeMutableRawPointer { forge_mapping_base(record) }
+
+    init(_ record: OpaquePointer, count: Int) {
+        self.record = record
+        self.count = count
+    }
+
+    deinit {
+        forge_unmap(record, count)
     }
 }

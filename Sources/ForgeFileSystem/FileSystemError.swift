@@ -65,3 +65,61 @@ extension Errno {
         .illegalByteSequence: "EILSEQ", .argListTooLong: "E2BIG", .outOfRange: "ERANGE",
     ]
 }
+
+/// The underlying error of the `EPERM` for a file whose content is protected while the device is locked.
+package struct ProtectedDataUnavailable: Error, Hashable, CustomStringConvertible {
+    package var description: String { "the device is locked" }
+
+    package init() {}
+}
+
+extension FileSystemError {
+    /// Whether the operation failed because the device is locked, or has not been unlocked since it started: the file
+    /// exists, and its content is inaccessible until the device is unlocked.
+    ///
+    /// On iOS, tvOS, watchOS and visionOS, access to the content of a protected file fails with `EPERM`. A sandbox uses
+    /// the same error for files outside the app's directories; inside them it means the lock. On macOS (denied access
+    /// to private folders, immutable files) and Linux, `EPERM` alone does not mean a locked device.
+    public var isLocked: Bool { isLocked(on: .current) }
+
+    /// Whether the operation failed because the device is locked, on a given platform.
+    func isLocked(on platform: ProtectionPlatform) -> Bool {
+        guard errno == .notPermitted else { return false }
+        return underlying is ProtectedDataUnavailable
+            || platform.protectsFiles && FileSystemOperation.failingWhileLocked.contains(operation)
+    }
+}
+
+/// The operations of a file system, as named in errors, fault plans and operation logs.
+public enum FileSystemOperation: String, CaseIterable, Sendable {
+    case open, close, duplicate
+    case read, write, copyRange, seek, truncate, allocate, synchronize
+    case map, store, writeBack
+    case status, setPermissions, setOwner, setTimes
+    case listExtendedAttributes, readExtendedAttribute, setExtendedAttribute
+    case createDirectory, createNode, removeDirectory, unlink, rename, link
+    case createSymbolicLink, readSymbolicLink
+    case list, lock, watch
+    /// Converting a URL to a path; fails before any other operation.
+    case resolve
+}
+
+extension FileSystemOperation: CustomStringConvertible {
+    public var description: String { rawValue }
+}
+
+extension FileSystemOperation {
+    /// The operations that fail with `EPERM` on a locked device (Data Protection, Apple Platform Security): those that
+    /// access the content of a file. Names and attributes are always accessible.
+    fileprivate static let failingWhileLocked: Set<FileSystemOperation> = [
+        .open, .read, .write, .truncate, .allocate, .map,
+    ]
+}
+
+/// The platforms by what `EPERM` means there.
+enum ProtectionPlatform: CaseIterable {
+    case iOS, tvOS, watchOS, visionOS, macOS, linux
+
+    /// Whether files are inaccessible while the device is locked.
+    var protectsFiles: Bool { self != .macOS && self != .linux }
+}

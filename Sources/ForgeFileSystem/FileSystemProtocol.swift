@@ -1,4 +1,5 @@
 public import Foundation
+package import SystemPackage
 
 /// The six file operations of apps that store files.
 ///
@@ -41,4 +42,149 @@ public protocol FileSystemProtocol: Sendable {
 
     /// The URLs of the entries of the directory at `url`, without subdirectories' entries, in no particular order.
     func contentsOfDirectory(at url: URL) throws -> [URL]
+}
+
+/// The calls of ``FileSystemProtocol``, composed of POSIX calls, for every ``POSIXFileSystem``.
+extension POSIXFileSystem {
+    public func fileExists(atPath path: String) -> Bool {
+        do {
+            _ = try status(POSIXPath(path))
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Creates a directory of mode 0700, regardless of the umask, and makes its name durable; optionally with its
+    /// parents.
+    public func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
+        let path = try POSIXPath(url)
+        guard !withIntermediateDirectories else {
+            return try makeDirectories(path, permissions: .privateDirectory)
+        }
+        try createDirectory(path, at: .workingDirectory, exactly: .privateDirectory)
+        try synchronizeParent(of: path)
+    }
+
+    public func write(_ data: Data, to url: URL) throws {
+        try replaceContents(of: url, with: data)
+    }
+
+    public func read(from url: URL) throws -> Data {
+        try contents(of: url)
+    }
+
+    /// Removes a file or a whole directory; the removal is durable when the call returns.
+    public func removeItem(at url: URL) throws {
+        let path = try POSIXPath(url)
+        if try status(path, followsSymbolicLinks: false).type == .directory {
+            try removeTree(path)
+        } else {
+            try unlink(path)
+        }
+        try synchronizeParent(of: path)
+    }
+
+    public func contentsOfDirectory(at url: URL) throws -> [URL] {
+        let path = try POSIXPath(url)
+        let entries = try withDirectory(path) { (directory) throws(FileSystemError) -> [DirectoryEntry] in
+            try withPathInErrors(path) { () throws(FileSystemError) -> [DirectoryEntry] in
+                try self.entries(of: directory)
+            }
+        }
+        return entries.map { URL(path.appending($0.name), isDirectory: $0.type == .directory) }
+    }
+
+    /// Implements `write(_:to:)`: replaces the file at `url` atomically and durably.
+    ///
+    /// The mode of an existing file is kept except for the set-user and set-group bits, which `write(2)` clears too:
+    /// the new file belongs to the caller. A new file is 0600. A symbolic link is followed, and a file that is not
+    /// regular (a device, a FIFO) is written in place.
+    package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
+        try replaceContents(of: url) { (descriptor) throws(FileSystemError) in
+            try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                try writeFully(descriptor, from: bytes)
+            }
+        }
+    }
+
+    /// Replaces a file like `write(_:to:)`, with the content that `content` writes to the descriptor.
+    package func replaceContents(
+        of url: URL, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        let path = try followingFinalLinks(try POSIXPath(url))
+        let (parent, name) = path.splitLast()
+        var permissions = FilePermissions.privateFile
+        do {
+            let status = try status(path)
+            guard status.type == .regular else { return try writeInPlace(to: path, content) }
+            permissions = status.permissions.withoutSetID
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
+        }
+        try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
+            try withPathInErrors(path) { () throws(FileSystemError) in
+                try replaceFile(
+                    name, at: directory, .replacing, permissions: permissions, durability: .full, content: content)
+            }
+        }
+    }
+
+    /// Implements `read(from:)`: the whole content of the regular file at `url`.
+    package func contents(of url: URL) throws(FileSystemError) -> Data {
+        Data(try readFile(try POSIXPath(url)))
+    }
+
+    private func writeInPlace(
+        to path: POSIXPath, _ content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        let descriptor = try open(path, .writeOnly)
+        try withPathInErrors(path) { () throws(FileSystemError) in
+            try closing(descriptor) { () throws(FileSystemError) in
+                try content(descriptor)
+            }
+        }
+    }
+
+    /// The target of the symbolic links at the end of `path`, whether or not it exists.
+    package func followingFinalLinks(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
+        var current = path
+        for _ in 0..<40 {
+            let target: POSIXPath
+            do {
+                target = try readSymbolicLink(current)
+            } catch  where error.errno == .invalidArgument || error.errno == .noSuchFileOrDirectory {
+                return current
+            }
+            let parent = current.splitLast().parent
+            current = target.isAbsolute || parent.isEmpty ? target : parent.appending(target)
+        }
+        throw FileSystemError(.resolve, .tooManySymbolicLinkLevels, path: path)
+    }
+}
+
+/// Calls `body` with the bytes of `data`; `Data` itself does not support typed errors.
+package func withBytes<Result>(
+    of data: Data, _ body: (UnsafeRawBufferPointer) throws(FileSystemError) -> Result
+) throws(FileSystemError) -> Result {
+    let outcome = data.withUnsafeBytes { bytes -> Swift.Result<Result, FileSystemError> in
+        do throws(FileSystemError) {
+            return .success(try body(bytes))
+        } catch {
+            return .failure(error)
+        }
+    }
+    return try outcome.get()
+}
+
+extension FilePermissions {
+    /// `0600`.
+    package static let privateFile: FilePermissions = .ownerReadWrite
+
+    /// `0700`.
+    package static let privateDirectory: FilePermissions = .ownerReadWriteExecute
+
+    /// The permissions that a file of another owner may inherit: set-user-ID and set-group-ID would grant the rights of
+    /// the new owner.
+    package var withoutSetID: FilePermissions { subtracting([.setUserID, .setGroupID]) }
 }

@@ -172,3 +172,106 @@ extension POSIXFileSystem {
         }
     }
 }
+
+extension POSIXFileSystem {
+    /// The first offset from `offset` on that is not in a hole; nil if the rest of the file is one (`SEEK_DATA` of
+    /// `lseek(2)`).
+    ///
+    /// On a file system that does not report holes this is `offset`. The call moves the file's offset.
+    package func nextData(of descriptor: Descriptor, at offset: Int64) throws(FileSystemError) -> Int64? {
+        do {
+            return try seek(descriptor, to: offset, from: .data)
+        } catch  where error.errno == .noSuchAddressOrDevice {
+            return nil
+        } catch  where error.errno.isMissingFeature {
+            return offset
+        }
+    }
+
+    /// The first offset from `offset` on that is in a hole, or the end of the file (`SEEK_HOLE` of `lseek(2)`).
+    ///
+    /// On a file system that does not report holes this is the maximum. The call moves the file's offset.
+    package func nextHole(of descriptor: Descriptor, at offset: Int64) throws(FileSystemError) -> Int64 {
+        do {
+            return try seek(descriptor, to: offset, from: .hole)
+        } catch  where error.errno.isMissingFeature {
+            return .max
+        }
+    }
+}
+
+extension FileDescriptor.SeekOrigin {
+    #if os(Linux)
+    /// `SEEK_DATA`, which swift-system has for Darwin only.
+    package static let data = FileDescriptor.SeekOrigin(rawValue: 3)
+
+    /// `SEEK_HOLE`.
+    package static let hole = FileDescriptor.SeekOrigin(rawValue: 4)
+    #else
+    /// `SEEK_DATA`.
+    package static let data = FileDescriptor.SeekOrigin.nextData
+
+    /// `SEEK_HOLE`.
+    package static let hole = FileDescriptor.SeekOrigin.nextHole
+    #endif
+}
+
+/// The attributes that a store keeps with a file: extended attributes whose names begin with `forgestorage.`.
+///
+/// Extended attributes with other names belong to other programs.
+package enum FileAttributes {
+    /// The maximum size of all names and values in UTF-8. With the maximum number they fit into a block of ext4 of 4
+    /// KiB, which takes up to 35 bytes more for each.
+    package static let maximumSizeInBytes = 2_048
+
+    /// The maximum number of attributes.
+    package static let maximumCount = 50
+
+    private static let maximumNameLength = 64
+    fileprivate static let prefix = "forgestorage."
+
+    /// Whether a name has 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, and begins with a letter or a digit.
+    package static func isName(_ name: some StringProtocol) -> Bool {
+        guard let first = name.utf8.first, name.utf8.count <= maximumNameLength else { return false }
+        return isAlphanumeric(first) && name.utf8.allSatisfy { isAlphanumeric($0) || "-_.".utf8.contains($0) }
+    }
+
+    private static func isAlphanumeric(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte) || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+    }
+}
+
+extension POSIXFileSystem {
+    /// The attributes of an open file; none where the file system has no extended attributes.
+    ///
+    /// - Throws: `EFBIG` if they exceed ``FileAttributes/maximumSizeInBytes``, because another program has set them.
+    package func fileAttributes(of file: Descriptor) throws(FileSystemError) -> [String: [UInt8]] {
+        let names: [String]
+        do throws(FileSystemError) {
+            names = try extendedAttributeNames(of: file)
+        } catch  where error.errno == .notSupported || error.errno == .noFunction {
+            return [:]
+        }
+        var attributes: [String: [UInt8]] = [:]
+        var size = 0
+        for full in names where full.hasPrefix(FileAttributes.prefix) {
+            let name = String(full.dropFirst(FileAttributes.prefix.count))
+            // Nil: removed since the names were read.
+            guard FileAttributes.isName(name), let value = try extendedAttribute(full, of: file) else { continue }
+            attributes[name] = value
+            size += name.utf8.count + value.count
+            guard size <= FileAttributes.maximumSizeInBytes else {
+                throw FileSystemError(.readExtendedAttribute, .fileTooLarge)
+            }
+        }
+        return attributes
+    }
+
+    /// Sets attributes of a new file; calls nothing if there are none.
+    package func setFileAttributes(_ attributes: [String: [UInt8]], of file: Descriptor) throws(FileSystemError) {
+        // Sorted, so that every run makes the same calls.
+        for (name, value) in attributes.sorted(by: { $0.key < $1.key }) {
+            try setExtendedAttribute(FileAttributes.prefix + name, to: value, of: file)
+        }
+    }
+}

@@ -86,7 +86,7 @@ public final class Inspector: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 while true {
-                    await BlockingWork.run { self.refreshLogs() }
+                    await BlockingLane.general.run { self.refreshLogs() }
                     try await Task.sleep(for: Self.interval)
                 }
             }
@@ -94,7 +94,7 @@ public final class Inspector: Sendable {
                 while true {
                     let start = ContinuousClock.now
                     do throws(FileSystemError) {
-                        try await BlockingWork.run { () throws(FileSystemError) in try self.refreshStores() }
+                        try await BlockingLane.general.run { () throws(FileSystemError) in try self.refreshStores() }
                     } catch _ {}  // The directory was removed; it may come back.
                     // A large tree is searched for a tenth of the time at most.
                     try await Task.sleep(for: max(.milliseconds(500), (ContinuousClock.now - start) * 9))

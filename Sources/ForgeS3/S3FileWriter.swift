@@ -5,6 +5,7 @@ import ForgeFileSystem
 public import Foundation
 import NIOCore
 import Synchronization
+import SystemPackage
 
 /// A new file of a store in S3, written in parts.
 ///
@@ -39,12 +40,17 @@ public final class S3FileWriter: FileWriting {
 
     public func write(_ data: Data) async throws {
         try await inOrder { [self] in
-            try checkOpen()
-            do throws(FileSystemError) {
-                try await append(data)
+            do {
+                try checkOpen()
+                do throws(FileSystemError) {
+                    try await append(data)
+                } catch {
+                    throw FileStoreError(error, .save, key: key)
+                }
             } catch {
+                // Cancelled too: the bytes after a hole must not be stored.
                 state.withLock { $0.hasFailed = true }
-                throw FileStoreError(error, .save, key: key)
+                throw error
             }
         }
     }
@@ -97,7 +103,7 @@ public final class S3FileWriter: FileWriting {
             return (nil, state.bytes, 0)
         }
         guard !bytes.isEmpty else { return }
-        let new = try await BlockingWork.run { () throws(FileSystemError) in
+        let new = try await BlockingLane.general.run { () throws(FileSystemError) in
             let target: Descriptor
             if let file { target = file } else { target = try S3TemporaryFile.create() }
             do throws(FileSystemError) {
@@ -159,6 +165,54 @@ extension S3FileStore {
         _ = try place.object(key, .move)
         try await SourceContent.moving(source, key: key) { content in
             _ = try await store(S3Content(content), to: key, overwrite ? .always : .absent, .move)
+        }
+    }
+}
+
+/// A file without a name, which the system removes when it is closed.
+final class S3TemporaryFile: Sendable {
+    private let fileSystem = SystemFileSystem()
+    private let descriptor: Descriptor
+
+    /// The number of bytes that were appended.
+    let sizeInBytes: Int64
+
+    private init(_ descriptor: Descriptor, sizeInBytes: Int64) {
+        self.descriptor = descriptor
+        self.sizeInBytes = sizeInBytes
+    }
+
+    deinit { fileSystem.discard(descriptor) }
+
+    /// Creates a file in the directory of temporary files.
+    static func create() throws(FileSystemError) -> Descriptor {
+        let fileSystem = SystemFileSystem()
+        let path = try POSIXPath(FileManager.default.temporaryDirectory)
+            .appending(POSIXPath("forge-s3-\(S3Metadata.newWriteID())"))
+        let descriptor = try fileSystem.open(
+            path, .readWrite, options: [.create, .exclusiveCreate, .noFollow], permissions: .ownerReadWrite)
+        do throws(FileSystemError) {
+            try fileSystem.unlink(path)
+        } catch {
+            fileSystem.discard(descriptor)
+            throw error
+        }
+        return descriptor
+    }
+
+    /// A file that is complete.
+    static func complete(_ descriptor: Descriptor, sizeInBytes: Int64) -> S3TemporaryFile {
+        S3TemporaryFile(descriptor, sizeInBytes: sizeInBytes)
+    }
+
+    /// - Throws: `FileSystemError`.
+    func read(_ range: Range<Int64>) async throws -> ByteBuffer {
+        try await BlockingLane.general.run { [self] () throws(any Error) in
+            let bytes = try ByteBuffer(capacity: range.count) {
+                try fileSystem.readFully(descriptor, into: $0, at: range.lowerBound)
+            }
+            guard bytes.readableBytes == range.count else { throw FileSystemError(.read, .ioError) }
+            return bytes
         }
     }
 }

@@ -2,7 +2,7 @@ import ForgeKVStore
 public import Testing
 
 extension Trait where Self == SettingsInMemoryTrait {
-    /// Gives each test, and each of its cases, a ``ForgeKVStore/SettingsHome`` of its own, which is empty and in
+    /// Gives each test, and each of its cases, a `DefaultSettingsStore` of its own, which is empty and in
     /// memory.
     ///
     /// ```swift
@@ -24,6 +24,6 @@ public struct SettingsInMemoryTrait: SuiteTrait, TestTrait, TestScoping {
     public func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
-        try await SettingsHome.withStore(InMemoryKVStore()) { try await function() }
+        try await DefaultSettingsStore.withStore(InMemoryKVStore()) { try await function() }
     }
 }

@@ -32,10 +32,11 @@ struct CheckTemporaryFilesTests {
         try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
     }
 
-    @Test("a recorded file is in use while its owner lives, and orphaned afterwards; nothing is removed")
+    @Test("a recorded file is in use while its owner writes, and orphaned afterwards; nothing is removed")
     func recorded() async throws {
-        var store: DiskFileStore? = DiskFileStore(root: scratch.url.appendingPathComponent("files"))
-        try await store?.save(Data("text".utf8), to: "d/a.txt")
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("files"))
+        try await store.save(Data("text".utf8), to: "d/a.txt")
+        let writer = try await store.writer(for: "d/b.txt")
         let record = try Data(contentsOf: scratch.url.appendingPathComponent("files/#journal-0"))
         let id = String(decoding: record[12..<28], as: UTF8.self)
         let recorded = ["files/d/#tmp-\(id)-0", "files/d/#trash-\(id)-0"]
@@ -49,8 +50,8 @@ struct CheckTemporaryFilesTests {
         let alive = try details()
         for path in recorded { #expect(alive[path]?.hasPrefix("in use") == true, "\(alive)") }
         #expect(alive[recorded[1] + "/x"] == nil)
-        withExtendedLifetime(store) {}
-        store = nil
+        await writer.cancel()
+        try plant(recorded[0])
         let dead = try details()
         for path in recorded {
             #expect(dead[path]?.contains("orphaned: its process has ended; the next process") == true, "\(dead)")

@@ -57,6 +57,23 @@ struct CheckTests {
         #expect(run.output.contains("0 damaged, 1 skipped"))
     }
 
+    @Test("files with a second hard link are readable, and their stores read them")
+    func hardLinks() async throws {
+        let fixture = try await StoreFixture()
+        let root = fixture.scratch.url
+        let snapshot = root.appending(path: "snapshot")
+        try FileManager.default.createDirectory(at: snapshot, withIntermediateDirectories: false)
+        for name in ["files/a.txt", "vault/v", "vault/#lock-vaults"] {
+            try FileManager.default.linkItem(
+                at: root.appending(path: name), to: snapshot.appending(path: URL(filePath: name).lastPathComponent))
+        }
+        let run = try CommandRun(["check", root.path, "--json"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(try paths(damagedIn: run) == [])
+        let get = try CommandRun(["file", "get", root.appending(path: "files").path, "a.txt"])
+        #expect(get.status == 0 && get.output == "text", "\(get.errors)")
+    }
+
     @Test("a missing directory is one line on standard error")
     func missing() throws {
         let run = try CommandRun(["check", scratch.path("typo")])

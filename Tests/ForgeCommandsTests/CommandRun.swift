@@ -64,6 +64,10 @@ struct CommandRun {
         let words = prefix + closing + [try Self.executable().path] + arguments
         process.executableURL = URL(fileURLWithPath: words[0])
         process.arguments = Array(words.dropFirst())
+        if !prefix.isEmpty {
+            // Another user cannot write where a run with coverage collects profiles; the runtime would print an error.
+            process.environment = ProcessInfo.processInfo.environment.merging(["LLVM_PROFILE_FILE": "/dev/null"]) { $1 }
+        }
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("run-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }

@@ -76,7 +76,7 @@ private enum Defect: CaseIterable {
     case failedSetDeletes, rawValueIsAlwaysNil, acceptsAnySize
     case givesOnce, buriesDeleted, containsByType, missingThrows, nilIsAbsent, refusesPasscode
     case changesBytes, cutsTexts, tearsPairs, losesOneOfMany
-    case createsAlways, createsByType, createsAnything
+    case createsAlways, createsByType, createsAnything, deletesByPrefix
 
     /// Whether the defect shows only in large values, which are slow to store.
     var isAboutSize: Bool { self == .refusesLargeValues || self == .acceptsAnySize || self == .failedSetDeletes }
@@ -226,6 +226,9 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
     func delete<Value>(_ key: CryptKey<Value>) throws {
         if defect == .deleteDoesNothing { return }
         if defect == .deleteOfMissingThrows, try !base.contains(name(key)) { throw CryptError(.undecodable, .delete) }
+        if defect == .deletesByPrefix {
+            for name in try base.keys() where name.hasPrefix(key.key) { try base.deleteValue(named: name) }
+        }
         try base.delete(name(key))
         if defect == .buriesDeleted { seen.withLock { $0.append("#" + key.key) } }
     }

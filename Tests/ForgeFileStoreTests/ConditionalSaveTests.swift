@@ -68,28 +68,4 @@ struct ConditionalSaveTests {
         default: #expect(try await store.load("d/f") == Data("other".utf8))
         }
     }
-
-    @Test("while another program locks the directory, other saves wait a second, conditional ones fail after ten")
-    func foreignLock() async throws {
-        let directory = try TemporaryDirectory()
-        let store = DiskFileStore(root: directory.url("store"))
-        let revision = try #require(try await store.save(Data("old".utf8), to: "f", if: .always).revision)
-        let foreign = open(directory.url("store").path, O_RDONLY | O_DIRECTORY)
-        defer { close(foreign) }
-        try #require(flock(foreign, LOCK_EX) == 0)
-
-        let clock = ContinuousClock()
-        let start = clock.now
-        let conditional = Task { try await store.save(Data("new".utf8), to: "f", if: .unchanged(revision)) }
-        try await store.save(Data("other".utf8), to: "g")
-        #expect(clock.now - start >= .seconds(1))
-        let error = await #expect(throws: FileStoreError.self) { try await conditional.value }
-        #expect(clock.now - start >= .seconds(10))
-        guard case .unavailable = error?.code else {
-            Issue.record("\(String(describing: error))")
-            return
-        }
-        #expect(try await store.load("f") == Data("old".utf8))
-        #expect(try await store.load("g") == Data("other".utf8))
-    }
 }

@@ -61,16 +61,17 @@ struct DiskFileStoreTests {
         let journal = try directory.journal("a/b/store/#journal-0")
         let other = DiskFileStore(root: directory.url("a/b/store"))
         let own = "a/b/store/d/#tmp-\(journal.id)-0"
+        let writer = try await store.writer(for: "d/written")
         try directory.write("left over", to: own)
         try directory.write("kept", to: "a/b/store/#tmp-\(journal.id)-0")
         try directory.write("kept", to: "a/b/store/d/#tmp-abcdefghabcdefgh")
         try directory.write("kept", to: "a/b/store/d/#trash-abcdefghabcdefgh/x")
-        // The owner of the record is alive.
+        // The owner of the record uses it.
         try await other.save(Data("2".utf8), to: "d/file")
         #expect(try directory.read(own) == "left over")
-        withExtendedLifetime(store) {}
         let copy = directory.url("copy")
         try FileManager.default.copyItem(at: directory.url("a/b/store"), to: copy)
+        await writer.cancel()
         let next = DiskFileStore(root: copy)
         #expect(try await next.list(recursive: true).map(\.key).sorted() == ["d", "d/file"])
         #expect(try directory.read("copy/d/#tmp-\(journal.id)-0") == "left over")

@@ -101,15 +101,14 @@ struct FaultTests {
 
     @Test("an unreadable source and an unwritable store are distinct errors")
     func sourceFails() async throws {
-        try memory.write(Data("content".utf8), to: URL(filePath: "/source"))
-        let store = store()
-        // The first write reads the records of temporary names.
-        try await store.save(Data(), to: "opened")
-        memory.readError = CocoaError(.fileReadUnknown)
+        let sources = InMemoryFileSystem()
+        try sources.write(Data("content".utf8), to: URL(filePath: "/source"))
+        let store = DiskFileStore(root: root, fileSystem: memory, sources: sources)
+        sources.readError = CocoaError(.fileReadUnknown)
         await #expect(
             performing: { try await store.copy(from: URL(filePath: "/source"), to: "file") },
             throws: hasCode(.invalidSource(.unreadable)))
-        memory.readError = nil
+        sources.readError = nil
         memory.writeError = CocoaError(.fileWriteUnknown)
         await #expect(
             performing: { try await store.copy(from: URL(filePath: "/source"), to: "file") },

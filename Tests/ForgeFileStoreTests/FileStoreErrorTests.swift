@@ -44,7 +44,6 @@ struct FileStoreErrorTests {
             (FileSystemError(.write, .noSpace), .save, .noSpace),
             (FileSystemError(.write, .diskQuotaExceeded), .save, .noSpace),
             (FileSystemError(.open, .readOnlyFileSystem), .save, .notPermitted),
-            (FileSystemError(.read, .tooManyLinks), .load, .unsafe(.hardLink)),
             (FileSystemError(.createDirectory, .tooManyLinks), .save, .unavailable(.inputOutput)),
             (FileSystemError(.read, .notSupported), .load, .unsafe(.notRegular)),
             (FileSystemError(.open, .tooManySymbolicLinkLevels), .load, .unsafe(.symbolicLink)),

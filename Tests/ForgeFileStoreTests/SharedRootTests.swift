@@ -172,7 +172,7 @@ struct SharedRootTests {
         }
         let store = DiskFileStore(root: URL(filePath: "/slow"), fileSystem: slow)
         let saving = Task { try await store.save(Data(), to: "a") }
-        await BlockingWork.run { entered.wait() }
+        await BlockingLane.general.run { entered.wait() }
         let looking = DispatchSemaphore(value: 0)
         Thread.detachNewThread {
             _ = store.exists("a")
@@ -180,7 +180,7 @@ struct SharedRootTests {
             looking.signal()
         }
         // The flush continues after at most ten seconds, so that a store that waits for it fails instead of hanging.
-        await BlockingWork.run { _ = looking.wait(timeout: .now() + 10) }
+        await BlockingLane.general.run { _ = looking.wait(timeout: .now() + 10) }
         #expect(answered.withLock { $0 })
         for _ in 0..<64 { release.signal() }
         try await saving.value

@@ -42,6 +42,47 @@ import Testing
         withExtendedLifetime(directory) {}
     }
 
+    @Test("an update of a store in memory has whole commits, and a list of an earlier revision is refused")
+    func wholeCommits() async throws {
+        let base = InMemoryKVStore()
+        let store = LocalAsyncKVStore(base)
+        var changes = store.changes(prefix: "n.", from: nil).makeAsyncIterator()
+        #expect(try await changes.nextUpdate()?.changes == [.resync])
+        try base.batch { batch in
+            for number in 0..<100 { try batch.set(KVKey<Int>("n.\(number)"), value: number) }
+            try batch.set(KVKey<Int>("m"), value: 1)
+        }
+        let added = try await changes.nextUpdate()
+        #expect(added?.changes.count == 100)
+        #expect(added?.revision == nil)
+        try base.batch { batch in
+            for number in 0..<50 { batch.remove(KVKey<Int>("n.\(number)")) }
+            try batch.set(KVKey<Int>("n.99"), value: 0)
+        }
+        let removed = try #require(try await changes.nextUpdate()).changes
+        #expect(removed.count == 51)
+        let entry = try base.entry(named: "n.99")
+        #expect(removed.contains(.changed(name: "n.99", entry: entry, revision: nil)))
+        #expect(removed.contains(.changed(name: "n.0", entry: nil, revision: nil)))
+        let error = await #expect(throws: AsyncKVStoreError.self) {
+            _ = try await store.entries(prefix: "", after: nil, limit: 10, at: 1)
+        }
+        #expect(error?.code == .refused)
+    }
+
+    @Test("names that changed before they are requested are delivered once each")
+    func manyNames() async throws {
+        let base = InMemoryKVStore()
+        var changes = LocalAsyncKVStore(base).changes(prefix: "", from: nil).makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+        for number in 0..<900 { try base.set(KVKey<Int>("\(number)"), value: number) }
+        var seen: Set<String> = []
+        while seen.count < 900 {
+            guard case .changed(let name, _, _) = try await changes.next() else { continue }
+            #expect(seen.insert(name).inserted)
+        }
+    }
+
     @Test("a base without expirations and changes declares so", arguments: ConformanceChecks.asyncKeyValueStore)
     func plain(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
         let base = WithoutChanges(base: InMemoryKVStore())
@@ -192,7 +233,6 @@ private struct WithoutChanges: KVTransactionalStoring {
     func snapshot() throws -> KVSnapshot { try base.snapshot() }
     func commit(_ batch: KVBatch) throws { try base.commit(batch) }
     func synchronize() throws { try base.synchronize() }
-    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }
 
 private final class ManualClock: Sendable {

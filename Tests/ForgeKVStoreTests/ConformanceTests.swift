@@ -66,7 +66,7 @@ import Testing
 
     @Test("a store with empty defaults conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
     func withoutDefaults(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
-        try await check.run(on: DefaultsKVStore(InMemoryKVStore(), defaults: InMemoryKVStore()))
+        try await check.run(on: FallbackKVStore(InMemoryKVStore(), defaults: InMemoryKVStore()))
     }
 
     @Test("a recorded store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)

@@ -27,6 +27,31 @@ import Testing
         return counter.count - before
     }
 
+    @Test("an update whose closure writes the key itself fails, and says why")
+    func writingClosure() async throws {
+        let store = InMemoryKVStore()
+        let key = KVKey<Int>("a")
+        try store.set(key, value: 0)
+        func expectFailure(_ name: String, _ update: () throws -> Void) throws {
+            let error = try #require(throws: KVStoreError.self, "\(name)") { try update() }
+            #expect(error.code == .conflict)
+            #expect(error.key == "a")
+            #expect("\(error)".contains("must not write the key itself"))
+        }
+        func write(_ value: inout Int) throws {
+            try store.set(key, value: value + 1)
+            value += 1
+        }
+        try expectFailure("update") { try store.update(key, default: 0, write) }
+        try expectFailure("updateIfPresent") { try store.updateIfPresent(key, write) }
+        try expectFailure("withLock") { try Setting(KVSetting(key, default: 0), in: store).withLock(write) }
+        let remote = LocalAsyncKVStore(store)
+        let error = await #expect(throws: AsyncKVStoreError.self) {
+            try await remote.update(key, default: 0, write)
+        }
+        #expect(error?.code == .conflict)
+    }
+
     @Test("updates and batches wait for the device if asked to, and only then")
     func waiting() throws {
         #expect(try flushes { try $0.update(key, default: 0) { $0 += 1 } } == 0)

@@ -36,6 +36,23 @@ struct ExpiringTests {
         return answers[0]
     }
 
+    @Test("a value of a later version of another type is kept, and fails no call for the whole store")
+    func laterVersion() throws {
+        let foreign = KVKey<Int>("foreign", migrations: [.from(1) { (old: Int) in old }])
+        try base.set(foreign, value: 1)
+        try base.set(KVKey<String>("text"), value: "x")
+        try store.set(key, value: 1, expiresAfter: .seconds(10))
+        #expect(try store.keys().sorted() == ["a", "foreign", "text"])
+        #expect(try store.snapshot().names == ["a"])
+        #expect(try store.removeExpired() == 0)
+        clock.advance(10)
+        #expect(try store.keys().sorted() == ["foreign", "text"])
+        #expect(try store.snapshot().isEmpty)
+        #expect(try store.removeExpired() == 1)
+        #expect(try base.read(foreign) == 1)
+        #expect(try store.removeExpired() == 0)
+    }
+
     @Test("a value exists before its expiration and is absent from that instant on, for every call")
     func boundary() throws {
         try store.set(key, value: 1, expiresAt: Date(timeIntervalSince1970: 1010))

@@ -28,7 +28,9 @@ import Testing
         }
     }
 
-    @Test("a value above 256 MiB within the limit can be read back", .enabled(if: TestDepth.isDeep))
+    @Test(
+        "a value above 256 MiB within the limit can be read back",
+        .enabled(if: TestDepth.isDeep, "512 MiB of memory: only in deep runs"))
     func largeValue() throws {
         let directory = TemporaryDirectory()
         let key = KVKey<Data>("large")

@@ -195,5 +195,7 @@ final class FailingFileSystem: POSIXFileSystem {
 
     var effectiveUser: UserID { base.effectiveUser }
 
+    var reportsErrorsOfMappings: Bool { base.reportsErrorsOfMappings }
+
     func randomBits() -> UInt64 { base.randomBits() }
 }

@@ -87,7 +87,7 @@ struct HostileInputTests {
         options.sharing = .shared
         options.pollingInterval = Duration(secondsComponent: .max, attosecondsComponent: 0)
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
-        let observation = store.observeRemoteChanges { _ in }
+        let observation = store.observeChanges { _ in }
         withExtendedLifetime(observation) {}
     }
 

@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeFileSystem
 import ForgeKVStore
 import Foundation
@@ -74,10 +75,22 @@ import Testing
         #expect("\(try #require(read))".hasSuffix("decode: the value's own code threw Refusal"))
     }
 
+    @Test("an underlying error of an unknown type is named by its type, and not taken for one of decoding")
+    func unknownErrors() {
+        struct Custom: Error { let text = "secret" }
+        let cancelled = KVStoreError(.unavailable(.server), .read, key: "a", underlying: CancellationError())
+        #expect(cancelled.underlying is CancellationError)
+        let custom = KVStoreError(.unavailable(.inputOutput), .set, key: "a", underlying: Custom())
+        #expect("\(custom)" == "set \"a\": unavailable: file system error: an error of the type Custom")
+        #expect("\(KVStoreError(.undecodable, .read, underlying: Custom()))".contains("Custom"))
+        #expect(KVStoreError(.unencodable, .set, underlying: Custom()).underlying is CodingFailure)
+    }
+
     @Test("every code has a distinct text")
     func codes() {
         let codes: [KVStoreError.Code] = [
-            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .durabilityUnknown,
+            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .storeTooLarge,
+            .durabilityUnknown,
             .unavailable(.poisoned), .unavailable(.inUse(processID: 7)), .unknownFormat(version: 9),
         ]
         #expect(Set(codes.map(\.description)).count == codes.count)

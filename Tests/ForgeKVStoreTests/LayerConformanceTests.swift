@@ -47,7 +47,7 @@ struct LayerConformanceTests {
         try await check.run(on: ReactiveKVStore(Plain()))
         try await check.run(on: RecordingKVStore(Plain()))
         try await check.run(on: ExpiringKVStore(Plain()))
-        try await check.run(on: DefaultsKVStore(Plain(), defaults: Plain()))
+        try await check.run(on: FallbackKVStore(Plain(), defaults: Plain()))
         try await check.run(on: Forwarding(base: Plain()))
         try await check.run(on: AnyKVStore(Plain()))
     }
@@ -57,7 +57,7 @@ struct LayerConformanceTests {
         try await check.run(on: ReactiveKVStore(Raw()))
         try await check.run(on: RecordingKVStore(Raw()))
         try await check.run(on: ExpiringKVStore(Raw()))
-        try await check.run(on: DefaultsKVStore(Raw(), defaults: Raw()))
+        try await check.run(on: FallbackKVStore(Raw(), defaults: Raw()))
         try await check.run(on: MigratingKVStore(from: Raw(), to: Raw()))
         try await check.run(on: Forwarding(base: Raw()))
     }

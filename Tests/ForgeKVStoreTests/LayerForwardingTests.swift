@@ -65,10 +65,16 @@ private final class Probe: KVTransactionalStoring {
     func commit(_ batch: KVBatch) throws { count(.commit) }
     func synchronize() throws { count(.synchronize) }
 
-    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        count(.observeRemoteChanges)
+    private let others = Mutex((observations: 0, issues: 0))
+    var observationCount: Int { others.withLock { $0.observations } }
+    var issueCount: Int { others.withLock { $0.issues } }
+
+    func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        others.withLock { $0.observations += 1 }
         return KVObservation {}
     }
+
+    func report(_ issue: KVStoreIssue) { others.withLock { $0.issues += 1 } }
 }
 
 @Suite("Every layer forwards every requirement of a key-value store")
@@ -88,7 +94,7 @@ struct LayerForwardingTests {
         "namespaced": Layer(make: { NamespacedKVStore($0, namespace: "n") }, instead: [.removeAll: .commit]),
         "read-only": Layer(make: { ReadOnlyKVStore($0) }, refuses: writes),
         "defaults-over, front": Layer(
-            make: { DefaultsKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
+            make: { FallbackKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
         "recording": Layer(make: { RecordingKVStore($0) }),
         "reactive": Layer(make: { ReactiveKVStore($0) }),
         "erased": Layer(make: { AnyKVTransactionalStore($0) }),
@@ -132,7 +138,6 @@ struct LayerForwardingTests {
         case .snapshot: _ = try store.snapshot()
         case .commit: try store.batch { $0.remove(key) }
         case .synchronize: try store.synchronize()
-        case .observeRemoteChanges: #expect(store.observeRemoteChanges { _ in } != nil)
         }
     }
 
@@ -154,17 +159,31 @@ struct LayerForwardingTests {
     func requirements() throws {
         let required =
             try Self.functions(after: "public protocol KVStoring: Sendable {", in: "KVStoring.swift")
-            + Self.functions(after: "public protocol KVRawStoring: KVStoring {", in: "KVRawStoring.swift")
+            + Self.functions(after: "public protocol KVRawStoring: KVStoring {", in: "KVStoring.swift")
             + Self.functions(
-                after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVTransactionalStoring.swift")
-        #expect(required.sorted() == KVStoreCall.Operation.allCases.map(\.rawValue).sorted())
+                after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVStoring.swift")
+        // These pass on no value, and have a test of their own.
+        let recorded = required.filter { !["report", "observeChanges"].contains($0) }
+        #expect(recorded.sorted() == KVStoreCall.Operation.allCases.map(\.rawValue).sorted())
+    }
+
+    @Test(
+        "every layer forwards observations and issues", arguments: layers.keys.sorted() + ["erased, not transactional"])
+    func observes(_ name: String) throws {
+        let probe = Probe()
+        let store: any KVStoring = if let layer = Self.layers[name] { layer.make(probe) } else { AnyKVStore(probe) }
+        let observation = try #require(store.observeChanges { _ in })
+        #expect(probe.observationCount == 1)
+        store.report(.tornTail(sizeInBytes: 1))
+        #expect(probe.issueCount == 1)
+        withExtendedLifetime(observation) {}
     }
 
     @Test("layers with defaults or migration also read the second store")
     func secondStores() throws {
-        for operation: Operation in [.get, .read, .contains, .keys, .rawValue, .observeRemoteChanges] {
+        for operation: Operation in [.get, .read, .contains, .keys, .rawValue] {
             let probe = Probe()
-            try Self.call(operation, of: DefaultsKVStore(InMemoryKVStore(), defaults: probe))
+            try Self.call(operation, of: FallbackKVStore(InMemoryKVStore(), defaults: probe))
             let instead = operation
             #expect(probe.take().contains(instead), "\(operation)")
             try Self.call(operation, of: MigratingKVStore(from: probe, to: InMemoryKVStore()))

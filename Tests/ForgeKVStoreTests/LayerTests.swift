@@ -82,7 +82,7 @@ struct LayerTests {
     func defaults() throws {
         let behind = InMemoryKVStore()
         try behind.set(key, value: 7)
-        let store = DefaultsKVStore(base, defaults: behind)
+        let store = FallbackKVStore(base, defaults: behind)
         #expect(store.get(key) == 7)
         #expect(try store.read(key) == 7)
         #expect(store.contains(key))
@@ -105,7 +105,7 @@ struct LayerTests {
     func defaultRevisions() throws {
         let behind = InMemoryKVStore()
         try behind.set(key, value: 7)
-        let store = DefaultsKVStore(base, defaults: behind)
+        let store = FallbackKVStore(base, defaults: behind)
         #expect(try store.entry(named: "a")?.revision == 0)
         #expect(try !store.createIfAbsent(key, value: 1))
         #expect(try store.update(key, default: 100) { $0 += 1 } == 8)
@@ -120,7 +120,7 @@ struct LayerTests {
         let behind = InMemoryKVStore()
         try behind.set(key, value: 7)
         try base.set(KVKey<String>("a"), value: "x")
-        let store = DefaultsKVStore(base, defaults: behind)
+        let store = FallbackKVStore(base, defaults: behind)
         #expect(store.get(key) == nil)
         #expect(throws: KVStoreError.self) { try store.read(key) }
     }

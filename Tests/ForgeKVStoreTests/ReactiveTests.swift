@@ -1,6 +1,7 @@
 import ForgeKVStore
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite struct ReactiveTests {
@@ -86,6 +87,37 @@ import Testing
         #expect(await first(3, of: integers) == [nil, 1, nil])
         #expect(await first(3, of: texts) == [nil, nil, "one"])
         #expect(await first(3, of: again) == [nil, 1, nil])
+    }
+
+    @Test(
+        "writes that bypass the object are reported, if the base store reports them",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func bypassing() async throws {
+        let suite = TemporarySuite()
+        let (memory, remote) = (InMemoryKVStore(), InMemoryKVStore())
+        let mirror = try MirroredKVStore(LocalAsyncKVStore(remote))
+        let bases: [(String, any KVStoring, any KVStoring)] = [
+            ("memory", memory, memory),
+            ("erased below a layer", FallbackKVStore(AnyKVStore(memory), defaults: InMemoryKVStore()), memory),
+            ("through a layer", NamespacedKVStore(memory, namespace: "n"), memory),
+            (
+                "user defaults", UserDefaultsKVStore(suiteName: suite.name),
+                UserDefaultsKVStore(suiteName: suite.name)
+            ), ("mirror", mirror, remote),
+        ]
+        for (name, base, other) in bases {
+            let key = KVKey<Int>(name == "through a layer" ? "b" : "a")
+            let written = name == "through a layer" ? KVKey<Int>("n/b") : key
+            let reactive = ReactiveKVStore(AnyKVStore(base))
+            var values = reactive.stream(key).makeAsyncIterator()
+            #expect(await values.next() == .some(nil), "\(name)")
+            for value in 1...3 {
+                try other.set(written, value: value)
+                #expect(await values.next() == value, "\(name)")
+            }
+            try other.remove(written)
+            #expect(await values.next() == .some(nil), "\(name)")
+        }
     }
 
     @Test("a stored nil is reported as a value")

@@ -65,7 +65,7 @@ struct ReleaseTests {
                 _exit(9)
             }
             let fileSystem = InMemoryFileSystem()
-            for _ in 0..<TestDepth.limit(20_000, deep: 200_000) {
+            for _ in 0..<TestDepth.limit(1_000, deep: 200_000) {
                 let owner = Owner()
                 do {
                     let opener = Opener()

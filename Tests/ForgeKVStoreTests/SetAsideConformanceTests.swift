@@ -21,7 +21,7 @@ struct SetAsideConformanceTests {
     private func rawLayer<Base: KVRawStoring>(_ name: String, over store: Base) throws -> any KVRawStoring {
         switch name {
         case "namespaced": NamespacedKVStore(store, namespace: "n")
-        case "defaults": DefaultsKVStore(store, defaults: InMemoryKVStore())
+        case "defaults": FallbackKVStore(store, defaults: InMemoryKVStore())
         case "recording": RecordingKVStore(store)
         case "reactive": ReactiveKVStore(store)
         case "expiring": ExpiringKVStore(NamespacedKVStore(store, namespace: "n"))

@@ -43,6 +43,19 @@ struct VersionedValueTests {
         try store.rawValue(named: "settings").map { try ValueEnvelope(decoding: $0).schemaVersion }
     }
 
+    @Test("a list of values migrates those of earlier versions, and its keys write the current one")
+    func lists() throws {
+        let store = InMemoryKVStore()
+        let migrations: [KVMigration<String>] = [.from(1) { (old: Int) in "\(old)" }]
+        try store.set(KVKey<Int>("n.a"), value: 1)
+        try store.set(KVKey("n.b", migrations: migrations), value: "2")
+        #expect(throws: KVStoreError.self) { try store.snapshot().values(of: String.self, prefix: "n.") }
+        let values = try store.snapshot().values(of: String.self, prefix: "n.", migrations: migrations)
+        #expect(values.map(\.value) == ["1", "2"])
+        #expect(values.map(\.key.schemaVersion) == [2, 2])
+        #expect(values.map(\.key.name) == ["n.a", "n.b"])
+    }
+
     @Test("a key counts its versions")
     func counting() {
         #expect([first.schemaVersion, second.schemaVersion, present.schemaVersion] == [1, 2, 3])

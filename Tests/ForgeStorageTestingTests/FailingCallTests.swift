@@ -56,7 +56,7 @@ struct FailingCallTests {
     @Test("a file written in place is detected as torn")
     func findsTornFiles() throws {
         let failures = #expect(throws: FailingCallFailures.self) {
-            try forEachFailingCall(on: Self.start) { fileSystem in
+            try forEachFailingCall(conditions: [], on: Self.start) { fileSystem in
                 try fileSystem.put("new", at: "/f")
             } verify: { fileSystem, error in
                 try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
@@ -87,7 +87,7 @@ struct FailingCallTests {
         }
         #expect(others.callCount == 4 && others.runCount == 2)
         let failures = #expect(throws: FailingCallFailures.self) {
-            try forEachFailingCall(errnos: [.ioError], every: 3, on: Self.start) { fileSystem in
+            try forEachFailingCall(errnos: [.ioError], conditions: [], every: 3, on: Self.start) { fileSystem in
                 try fileSystem.put("new", at: "/f")
             } verify: { fileSystem, error in
                 try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
@@ -127,6 +127,126 @@ struct FailingCallTests {
         }
         #expect(
             verifying?.failures.map(\.description).first?.hasPrefix("no call fails: verifying left open: /f") == true)
+    }
+
+    @Test("many leaks cost no wait each")
+    func manyLeaks() {
+        let clock = ContinuousClock()
+        let start = clock.now
+        let failures = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(conditions: [], on: Self.start) { fileSystem in
+                let descriptor = try fileSystem.open("/f")
+                for _ in 0..<3 { _ = try fileSystem.status("/") }
+                try fileSystem.close(descriptor)
+            } verify: { _, _ in
+            }
+        }
+        #expect(failures?.count == 3 * 18)
+        #expect(clock.now - start < .seconds(20), "with a second each: 54 seconds")
+    }
+
+    @Test("a writer that ignores the count of a short write is detected, and so is a reader")
+    func findsShortTransfers() throws {
+        func replace(_ fileSystem: FaultingFileSystem, loops: Bool) throws {
+            let file = try fileSystem.open("/new", .writeOnly, options: [.create])
+            try closing(file, of: fileSystem) {
+                if loops {
+                    try fileSystem.writeBytes(Array("new content".utf8), to: file, at: 0)
+                } else {
+                    _ = try Array("new content".utf8).withUnsafeBytes { try fileSystem.write(file, from: $0, at: 0) }
+                }
+                try fileSystem.synchronize(file, .full)
+            }
+            try fileSystem.rename("/new", to: "/f")
+        }
+        for loops in [true, false] {
+            let failed = failedCalls {
+                try forEachFailingCall(on: Self.start) { fileSystem in
+                    try replace(fileSystem, loops: loops)
+                } verify: { fileSystem, error in
+                    try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new content", after: error)
+                }
+            }
+            let short = ["call 2 transfers only 1 bytes", "call 2 transfers only 5 bytes"]
+            let full = [1, 10].map { "the device is full after \($0) bytes, in call 2" }
+            #expect(Set(failed) == Set(loops ? [] : short + full))
+        }
+        let failed = failedCalls {
+            try forEachFailingCall(on: Self.start) { fileSystem in
+                let file = try fileSystem.open("/f")
+                try closing(file, of: fileSystem) {
+                    var bytes = [UInt8](repeating: 0, count: 3)
+                    _ = try bytes.withUnsafeMutableBytes { try fileSystem.read(file, into: $0, at: 0) }
+                    guard bytes == Array("old".utf8) else { throw FileSystemError(.read, .illegalByteSequence) }
+                }
+            } verify: { _, error in
+                if (error as? FileSystemError)?.errno == .illegalByteSequence {
+                    throw ConformanceViolation("the reader took a part for the whole")
+                }
+            }
+        }
+        #expect(failed == ["call 2 transfers only 1 bytes"])
+    }
+
+    private func closing(_ file: Descriptor, of fileSystem: FaultingFileSystem, _ body: () throws -> Void) throws {
+        do {
+            try body()
+        } catch {
+            // The error of the body takes precedence.
+            do { try fileSystem.close(file) } catch _ {}
+            throw error
+        }
+        try fileSystem.close(file)
+    }
+
+    private func failedCalls(_ body: () throws -> FailingCallReport) -> [String] {
+        do {
+            _ = try body()
+            return []
+        } catch let error as FailingCallFailures {
+            return error.failures.compactMap { $0.call?.description }
+        } catch {
+            return ["\(error)"]
+        }
+    }
+
+    @Test("the device fills up at each boundary of each write, and each flush fails once")
+    func conditions() throws {
+        var actions: [FaultAction] = []
+        let report = try forEachFailingCall(errnos: [], on: Self.start) { fileSystem in
+            let file = try fileSystem.open("/f", .readWrite)
+            try fileSystem.closing(file) { () throws(FileSystemError) in
+                try fileSystem.writeBytes([UInt8](repeating: 1, count: 10), to: file)
+                do { try fileSystem.synchronize(file, .full) } catch { try fileSystem.synchronize(file, .full) }
+                try fileSystem.writeBytes([UInt8](repeating: 2, count: 2), to: file)
+            }
+        } verify: { fileSystem, _ in
+            actions += fileSystem.plan.rules.map(\.action)
+        }
+        #expect(report.runCount == 0 && report.conditionRunCount == actions.count)
+        let full = actions.filter { if case .fillUp = $0 { true } else { false } }
+        #expect(full == [0, 1, 9, 10, 11].map { .fillUp(afterBytes: $0) })
+        #expect(actions.filter { $0 == .failSynchronization() }.count == 1)
+        #expect(actions.filter { if case .shorten = $0 { true } else { false } }.count == 3)
+    }
+
+    @Test("a retry without an end is stopped and named")
+    func endlessRetry() throws {
+        let failures = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(errnos: [.ioError], conditions: [], on: Self.start) { fileSystem in
+                while true {
+                    do {
+                        _ = try fileSystem.status("/f")
+                        return
+                    } catch {}
+                }
+            } verify: { _, _ in
+            }
+        }
+        #expect(failures?.count == 1)
+        let problem = try #require(failures?.failures.first?.problem)
+        #expect(problem.hasPrefix("the body retries without an end: after 2020 calls, where 1 suffice"))
+        #expect(problem.contains("it called status /f"))
     }
 
     @Test("a body with different calls in each run is detected")
@@ -183,7 +303,7 @@ struct FailingCallTests {
                     try expectOldOrNew(try store.fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
                 })
         }
-        #expect(error?.failures.first?.problem == "not swept: /#tmp-aaaaaaaaaaaaaaaa")
+        #expect(error?.failures.first?.problem.hasPrefix("not swept: /#tmp-aaaaaaaaaaaaaaaa (") ?? false)
     }
 
     @Test("an asynchronous store is opened, changed and reopened")

@@ -330,7 +330,7 @@ struct FaultRuleTests {
 
     @Test("the loop over failing calls fails mapping and writing back")
     func failingCalls() throws {
-        let report = try forEachFailingCall(errnos: [.ioError], modes: [.once]) {
+        let report = try forEachFailingCall(errnos: [.ioError], modes: [.once], conditions: []) {
             try memory { try $0.put("0123456789", at: "/f") }
         } _: { fileSystem in
             let descriptor = try fileSystem.open("/f", .readWrite)

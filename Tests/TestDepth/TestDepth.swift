@@ -3,7 +3,7 @@ import Foundation
 /// The depth of the tests in a run: small by default, large if `FORGE_DEEP` is set.
 ///
 /// The checks are the same. A default run uses fixed seeds and small limits; a deep run adds random seeds and raises
-/// the limits, and the manifest adds the targets in `Lab/`.
+/// the limits.
 package enum TestDepth {
     /// Whether this is a deep run.
     package static let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] != nil

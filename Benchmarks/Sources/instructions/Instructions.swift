@@ -67,7 +67,7 @@ enum Instructions {
     /// Reads through settings of a store, and through settings that name none.
     private static func measureSettings(_ title: String, at directory: URL, options: FileKVStore.Options) throws {
         let store = try FileKVStore(at: directory, options: options)
-        try SettingsHome.open { store }
+        try DefaultSettingsStore.open { store }
         let settings = (0..<1_000).map { KVSetting("settings.profile.\($0)", default: "") }
         for (index, setting) in settings.enumerated() { try store.set(setting, value: String(sample: index)) }
         let inStore = settings.map { Setting($0, in: store) }

@@ -132,6 +132,8 @@ extension MutantFileSystem {
 
     package var effectiveUser: UserID { base.effectiveUser }
 
+    package var reportsErrorsOfMappings: Bool { base.reportsErrorsOfMappings }
+
     package func randomBits() -> UInt64 { base.randomBits() }
 }
 

@@ -1,7 +1,7 @@
 import TestDepth
 import Testing
 
-/// These tests are built only with `FORGE_DEEP`, which must also raise their limits.
+/// These tests are run only with `FORGE_DEEP`, which raises their limits.
 @Suite struct DepthTests {
     @Test("the lab's tests run with the limits of a deep run")
     func isDeep() { #expect(TestDepth.isDeep) }

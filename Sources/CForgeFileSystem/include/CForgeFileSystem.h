@@ -42,11 +42,20 @@ static inline uint64_t forge_load_fault(const void *fault) {
     return __atomic_load_n((const uint64_t *)fault, __ATOMIC_RELAXED);
 }
 
+/// Whether the code of a SIGBUS (`si_code`) tells of an access, not of a process that has sent the signal: such codes are
+/// 0 and below on Linux, 0x10001 (`SI_USER`) and above on Darwin.
+int forge_is_fault(int code);
+
 /// Maps the file again at the same address: 0, or -1 and errno, after which the old mapping may be gone.
 int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, size_t count);
 
 /// Removes the mapping.
 void forge_unmap(struct forge_mapping *mapping, size_t count);
+
+/// Starts a thread that calls `body` with `context` and ends with it (pthread_create(3)): 0, or -1 if there is no thread.
+///
+/// The thread handles only signals that it raises itself.
+int forge_start_thread(void (*body)(void *), void *context);
 
 // Linux system calls that the C library offers only through the variadic syscall(2), which Swift cannot call, or in a
 // header that Swift does not import.
@@ -54,6 +63,13 @@ void forge_unmap(struct forge_mapping *mapping, size_t count);
 
 /// openat2(2), Linux 5.6: -1 and errno, ENOSYS where the kernel (or a sandbox) does not support it.
 int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+
+/// preadv2(2) with RWF_NOWAIT, Linux 4.14: the number of bytes that are in memory from an offset on, or -1 and errno,
+/// EAGAIN if reading would wait.
+long forge_read_cached(int descriptor, void *buffer, size_t size, int64_t offset);
+
+/// Whether an open file is on a file system of this machine's own devices whose opens and closes wait for no server.
+int forge_is_on_local_file_system(int descriptor);
 
 /// renameat2(2), Linux 3.15; Musl has no function of that name.
 int forge_renameat2(

@@ -43,6 +43,9 @@ enum ErrorMessage {
 
 /// The usage error message, without the arguments of commands that may contain a secret.
 struct UsageMessage {
+    /// How an argument is given that begins with a hyphen.
+    static let hint = "Write -- before an argument that begins with a hyphen and is no option."
+
     let text: String
 
     /// - Parameters:
@@ -53,9 +56,15 @@ struct UsageMessage {
         let verbs = ForgeCommand.configuration.subcommands
         let verb = verbs.first { $0.configuration.commandName == words.first }
         let isHarmless = verb != nil && verb != SecretCommand.self || words.first == "help" || words.isEmpty
+        // The parser takes an argument with a hyphen for an option, and finds that another argument is missing.
+        let hasHyphen = arguments.prefix(while: { $0 != "--" }).contains { $0.utf8.first == UInt8(ascii: "-") }
+        let isAboutHyphens =
+            !message.contains(Self.hint)
+            && (message.hasPrefix("Error: Unknown option")
+                || hasHyphen && message.hasPrefix("Error: Missing expected argument"))
         // These messages contain only declared names.
         guard !isHarmless, !message.hasPrefix("Error: Missing ") else {
-            text = Self.withoutCredentials(message)
+            text = Self.withoutCredentials(isAboutHyphens ? "\(message)\n\(Self.hint)" : message)
             return
         }
         let subcommands = verb?.configuration.subcommands ?? []
@@ -79,11 +88,16 @@ struct UsageMessage {
 ///   - path: The argument; nil if it was not given.
 ///   - name: The kind of file at the path.
 /// - Throws: `ValidationError`.
-func requirePath(_ path: String?, of name: String) throws {
+func requirePath(_ path: String?, of name: String) throws(ValidationError) {
     // `UsageMessage` passes on messages with this prefix; they repeat no argument.
     guard path?.isEmpty != true else { throw ValidationError("Missing path: the path of the \(name) is empty") }
     guard path.map(StoreURL.isURL) != true else {
         throw ValidationError("Missing path: the \(name) must be on this machine; kv, file, copy and watch take URLs")
+    }
+    // One word means the same place for every verb; here it would be part of a name.
+    if let path, let home = Home(argument: path), !home.scheme.isServer {
+        throw ValidationError(
+            "Missing path: the \(name) is a path without \(home.scheme.rawValue):; write ./ before a name like that")
     }
 }
 

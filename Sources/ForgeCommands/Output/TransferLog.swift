@@ -195,7 +195,7 @@ final class BackupReport {
 
     /// Prints the summary.
     ///
-    /// - Throws: ``CommandFailure`` with the status `partial` if a file failed.
+    /// - Throws: ``CommandFailure`` with the status `partial` if a file failed or was left out.
     func finish(_ destination: String) throws {
         progress.finish()
         let done = progress.done
@@ -210,6 +210,7 @@ final class BackupReport {
             if failed > 0 { text += ", \(failed) failed" }
             try StandardOutput.print(text)
         }
-        if failed > 0 { throw CommandFailure("\(counted(failed, "problem")): see the list", .partial) }
+        guard failed + skipped > 0 else { return }
+        throw CommandFailure("\(failed) failed, \(skipped) left out: see the list", .partial)
     }
 }

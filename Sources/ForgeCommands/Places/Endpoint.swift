@@ -45,6 +45,22 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
         guard !path.isEmpty else { return nil }
     }
 
+    /// The directory of a store on this machine in an argument of a verb that takes one kind of store: a path, or one
+    /// behind the word for that kind.
+    ///
+    /// - Throws: `ValidationError` for an empty path, and for the word of another kind of place.
+    static func directory(_ argument: String, _ scheme: Scheme) throws(ValidationError) -> URL {
+        guard let home = Home(argument: argument), !home.scheme.isServer else {
+            try requirePath(argument, of: "store")
+            return URL(fileURLWithPath: argument)
+        }
+        guard home.scheme == scheme else {
+            throw ValidationError(
+                "\(argument) is no \(scheme.rawValue):DIR; write ./\(argument) if that is the name of a directory")
+        }
+        return home.url
+    }
+
     /// The URL of a store on servers; nil for a place on this machine.
     ///
     /// - Throws: `ValidationError` if it is not valid.

@@ -36,8 +36,12 @@ struct ServerFilePlace: FilePlace {
 
     func files(_ log: TransferLog?) async throws -> [FilePlaceEntry] {
         var found: [FilePlaceEntry] = []
-        try await files.forEachFile(in: "") { found.append(FilePlaceEntry(key: $0.key, sizeInBytes: $0.sizeInBytes)) }
-        return found
+        try await files.forEachObject {
+            found.append($0)
+        } foreign: { name, reason in
+            try log?.record(.fail, name, reason: reason)
+        }
+        return found.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
     }
 
     func open(_ key: String) async throws -> (any CopiedFile)? { try await files.openForCopy(key) }
@@ -79,7 +83,7 @@ struct LocalFilePlace: FilePlace {
                 guard let entry = try walk.next() else { return found }
                 // Deletions are decided by the role of a file; a copy reads every file.
                 if try log == nil && !isDeletedWhenMissing(entry, in: walk) { continue }
-                if let file = try entry.file(log, isStore: isStore) {
+                if let file = try key(of: entry, log) {
                     found.append(FilePlaceEntry(key: file, sizeInBytes: try size(of: entry.path)))
                 }
             } catch let error as FileSystemError {
@@ -94,6 +98,18 @@ struct LocalFilePlace: FilePlace {
         guard entry.type == .regular else { return false }
         if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
         return try (isStore || entry.store == nil) && walk.role(of: entry).isDeletedWhenMissing
+    }
+
+    /// The key of an entry that is copied, or may be deleted; nil for others, which are recorded if a copy reads them.
+    private func key(of entry: FileWalk.Entry, _ log: TransferLog?) throws -> String? {
+        switch try entry.carried(fromStore: isStore) {
+        case .copied where log == nil || entry.path.isKey: return String(validating: entry.path)
+        case .copied: try log?.record(.fail, entry.path.shown, reason: entry.path.keyRefusal)
+        case .omitted: break
+        case .skipped(let reason): try log?.record(.skip, entry.path.shown, reason: reason)
+        case .failed(let reason): try log?.record(.fail, entry.path.shown, reason: reason)
+        }
+        return nil
     }
 
     /// The size of a file for the progress; 0 if it has disappeared.
@@ -169,24 +185,6 @@ struct LocalFilePlace: FilePlace {
     func finish() throws { try target.finish() }
 }
 
-extension FileWalk.Entry {
-    /// The key of an entry that is copied, or may be deleted; nil for others.
-    fileprivate func file(_ log: TransferLog?, isStore: Bool) throws -> String? {
-        // A file whose path is not a valid key does not belong to a file store.
-        if isStore, !path.isKey { return nil }
-        guard type == .regular else {
-            if !isStore { try log?.record(.skip, path.shown, reason: type.text) }
-            return nil
-        }
-        guard let log else { return String(validating: path) }
-        if let reason = path.keyRefusal {
-            try log.record(.fail, path.shown, reason: reason)
-            return nil
-        }
-        return String(validating: path)
-    }
-}
-
 /// A file store as the commands need it, with streamed contents and listings.
 protocol CommandFileStore: FileStoring {
     /// The content of a file in parts. It is the whole content only once the sequence has ended without an error.
@@ -232,6 +230,10 @@ extension DiskFileStore: CommandFileStore {
 
 /// A file store on a server, as the verbs use it.
 protocol ServerFileStoring: CommandFileStore {
+    /// Calls `files` with every file, in any order, and `foreign` with every other object and the reason why it is no
+    /// file.
+    func forEachObject(files: (FilePlaceEntry) -> Void, foreign: (String, String) throws -> Void) async throws
+
     /// Opens a file for a copy; nil if there is none.
     func openForCopy(_ key: String) async throws -> (any CopiedFile)?
 
@@ -252,6 +254,14 @@ extension S3FileStore: ServerFileStoring {
         // As in a store on disk: component by component, so that the slash comes before all other bytes.
         let order: (StoredFile) -> [UInt8] = { $0.key.utf8.map { $0 == UInt8(ascii: "/") ? 0 : $0 } }
         for file in files.sorted(by: { order($0).lexicographicallyPrecedes(order($1)) }) { try body(file) }
+    }
+
+    func forEachObject(files: (FilePlaceEntry) -> Void, foreign: (String, String) throws -> Void) async throws {
+        try await forEachObject { file in
+            files(FilePlaceEntry(key: file.key, sizeInBytes: file.sizeInBytes))
+        } foreign: { name, _, reason in
+            try foreign(name, reason)
+        }
     }
 
     func openForCopy(_ key: String) async throws -> (any CopiedFile)? {

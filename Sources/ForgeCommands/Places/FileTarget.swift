@@ -189,6 +189,15 @@ struct FileWalk {
         var entries: [DirectoryEntry]
     }
 
+    /// What a copy does with an entry.
+    enum Carried {
+        case copied
+        /// A file that only the store itself needs.
+        case omitted
+        case skipped(String)
+        case failed(String)
+    }
+
     /// The other place of the copy is below the walked one, for example mounted there.
     struct ContainsOther: Error {}
 
@@ -215,7 +224,8 @@ struct FileWalk {
         pending = .some(nil)
     }
 
-    /// The next entry that is not a directory; nil after the last.
+    /// The next entry that is not a directory, or a directory that is left out as the root of a store; nil after the
+    /// last.
     ///
     /// - Throws: `FileSystemError` for a directory that cannot be read, with its path below the root; the next call
     ///   continues behind it. ``ContainsOther``.
@@ -223,7 +233,7 @@ struct FileWalk {
         while true {
             if let directory = pending {
                 pending = nil
-                try read(directory)
+                if let skipped = try read(directory) { return skipped }
             }
             guard let entry = levels[max(levels.count - 1, 0)..<levels.count].first?.entries.last else {
                 guard levels.popLast() != nil else { return nil }
@@ -240,20 +250,24 @@ struct FileWalk {
         }
     }
 
-    private mutating func read(_ directory: POSIXPath?) throws {
+    /// Reads a directory; returns its entry if it is left out.
+    private mutating func read(_ directory: POSIXPath?) throws -> Entry? {
         let listed: (entries: [DirectoryEntry], owner: StoreEvidence)?
         do throws(FileSystemError) {
             listed = try list(directory ?? ".")
         } catch {
             // Removed, or replaced by something else, since it was listed.
-            if directory != nil, error.errno.isDisappearance { return }
+            if directory != nil, error.errno.isDisappearance { return nil }
             throw FileSystemError(error.operation, error.errno, path: directory ?? root.path)
         }
         guard let (found, owner) = listed else { throw ContainsOther() }
-        if skipsStores, directory != nil, owner.isRoot { return }
+        if skipsStores, let directory, owner.isRoot {
+            return Entry(path: directory, type: .directory, owner: owner, store: directory)
+        }
         let entries = found.sorted { $1.name.bytes.lexicographicallyPrecedes($0.name.bytes) }
         let store = owner.isRoot ? directory ?? "" : levels.last?.store
         levels.append(Level(directory: directory, owner: owner, store: store, entries: entries))
+        return nil
     }
 
     /// The entries of a directory and what stores have written in it; nil if it is the other place.
@@ -271,16 +285,47 @@ struct FileWalk {
         }
     }
 
-    /// The role of a regular file that ``next()`` has returned.
+    /// The role of a regular file that ``next()`` has returned; `content` if it was removed since, which whatever
+    /// follows finds again.
     func role(of entry: Entry) throws(FileSystemError) -> FileRole {
-        try entry.owner.role(of: entry.path.splitLast().name) { () throws(FileSystemError) in
-            try root.withParent(of: entry.path) { (directory, name) throws(FileSystemError) in
-                let file = try root.fileSystem.openRegularFile(name, at: directory).descriptor
-                return try root.fileSystem.closing(file) { () throws(FileSystemError) in
-                    try root.fileSystem.readBytes(of: file, at: 0, count: 64)
-                }
+        do throws(FileSystemError) {
+            return try entry.owner.role(of: entry.path.splitLast().name) { () throws(FileSystemError) in
+                try start(of: entry.path)
+            }
+        } catch {
+            guard error.errno.isDisappearance else {
+                throw FileSystemError(error.operation, error.errno, path: root.path.appending(entry.path))
+            }
+            return .content
+        }
+    }
+
+    /// The first 64 bytes of a file.
+    private func start(of path: POSIXPath) throws(FileSystemError) -> [UInt8] {
+        try root.withParent(of: path) { (directory, name) throws(FileSystemError) in
+            let file = try root.fileSystem.openRegularFile(name, at: directory).descriptor
+            return try root.fileSystem.closing(file) { () throws(FileSystemError) in
+                try root.fileSystem.readBytes(of: file, at: 0, count: 64)
             }
         }
+    }
+}
+
+extension FileWalk.Entry {
+    /// What a copy does with the entry of a file store, or of an ordinary directory. Everything that is not copied has a
+    /// reason, unless it is the store's own.
+    func carried(fromStore isStore: Bool) throws(FileSystemError) -> FileWalk.Carried {
+        guard isStore else { return type == .regular ? .copied : .skipped(type.text) }
+        if type == .directory { return .skipped("the root of another store: \(owner.text ?? "")") }
+        let name = path.splitLast().name
+        if owner.isTemporary(name) { return .omitted }
+        switch try owner.role(of: name, startingWith: { () throws(FileSystemError) in [] }) {
+        case .marker, .bookkeeping, .temporary, .log: return .omitted
+        case .moved: return .skipped("a move into the store that goes on or was interrupted")
+        case .content, .vault, .vaultKey, .image, .quarantine: break
+        }
+        guard type == .regular else { return .skipped(type.text) }
+        return path.keyRefusal.map { .failed($0) } ?? .copied
     }
 }
 

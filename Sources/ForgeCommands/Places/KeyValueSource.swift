@@ -39,7 +39,12 @@ enum KeyValueSource {
     func forEach(_ body: (Item) async throws -> Void) async throws {
         switch self {
         case .store(let store):
-            try await store.forEach { key, entry in try await body((key, .success(entry.bytes))) }
+            try await store.forEach { key, entry in
+                try await body((key, .success(entry.bytes)))
+            } foreign: { key in
+                try await body(
+                    (key.description, .failure(CommandFailure("no name of a store: not UTF-8, or too long"))))
+            }
         case .lines(let home):
             let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
             // Only read: an error of closing it has no effect.

@@ -7,12 +7,15 @@ import SystemPackage
 
 /// The location of the store.
 struct KVStoreArgument: ParsableArguments {
-    @Argument(help: "The directory of the store, or etcd://host:2379/prefix.") var path: String
+    @Argument(help: "The directory of the store, as DIR or kv:DIR, or etcd://host:2379/prefix.") var path: String
 
-    private var url: URL { URL(fileURLWithPath: path) }
+    private var url: URL { get throws(ValidationError) { try Home.directory(path, .keyValue) } }
 
     func validate() throws {
-        guard let server = try StoreURL.parsed(path) else { return try requirePath(path, of: "store") }
+        guard let server = try StoreURL.parsed(path) else {
+            _ = try url
+            return
+        }
         guard server.isKeyValue else {
             throw ValidationError("s3:// is a file store, which forge file reads and changes")
         }
@@ -30,9 +33,9 @@ struct KVStoreArgument: ParsableArguments {
         _ access: FileKVStore.Access, mustExist: Bool = false, _ body: (OpenedKVStore) async throws -> Void
     ) async throws {
         if let server = try StoreURL.parsed(path) { return try await body(OpenedKVStore(server.openKeyValueStore())) }
-        // Opening for writing would create a missing store.
-        if mustExist { _ = try Self.open(url, .readOnly) }
-        let (store, damage) = try Self.open(url, access)
+        let url = try self.url
+        if mustExist { try Self.requireLog(in: url) }
+        let (store, damage) = try access == .readOnly ? Self.open(url, access) : Self.openShared(url)
         let opened = OpenedKVStore(store)
         guard !damage.isEmpty else { return try await body(opened) }
         let text = "the store at \(try POSIXPath(url)) is damaged: \(Self.summary(of: damage))"
@@ -72,6 +75,17 @@ struct KVStoreArgument: ParsableArguments {
         } catch let error as KVStoreError where access == .readOnly && (error.code == .noStore || error.isBelowFile) {
             throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
         }
+    }
+
+    /// Throws if there is no store in a directory: opening it for writing would create one.
+    private static func requireLog(in url: URL) throws {
+        let path = try POSIXPath(url)
+        do throws(FileSystemError) {
+            if try SystemFileSystem().exists(path.appending(FileKVStore.logName)) { return }
+        } catch {
+            guard error.errno == .notDirectory else { throw error }
+        }
+        throw CommandFailure.noStore("key-value store", at: path)
     }
 
     /// Throws if a file named `log` in a directory is none of a key-value store: opening it would set it aside.
@@ -200,8 +214,11 @@ struct OpenedKVStore: Sendable {
     }
 
     /// Calls `body` with every name and value, in the order of the bytes of their names: of a store on servers as they
-    /// were at one revision.
-    func forEach(_ body: (String, KVEntry) async throws -> Void) async throws {
+    /// were at one revision. Calls `foreign` once with each key of another program that is no name of a store.
+    func forEach(
+        _ body: (String, KVEntry) async throws -> Void,
+        foreign: (POSIXPath) async throws -> Void = { _ in }
+    ) async throws {
         guard local == nil else {
             for name in try await names() {
                 try Interruption.check()
@@ -209,6 +226,7 @@ struct OpenedKVStore: Sendable {
             }
             return
         }
+        var foreignKeys: Set<[UInt8]> = []
         var limit = Self.smallestPage
         var position: (last: String?, revision: UInt64?) = (nil, nil)
         while true {
@@ -226,6 +244,7 @@ struct OpenedKVStore: Sendable {
                 continue
             }
             for (name, entry) in page.entries { try await body(name, entry) }
+            for key in page.foreignKeys where foreignKeys.insert(key).inserted { try await foreign(POSIXPath(key)) }
             guard page.hasMore else { return }
             guard let last = page.entries.last else {
                 throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page")

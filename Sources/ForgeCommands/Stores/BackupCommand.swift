@@ -17,7 +17,8 @@ struct BackupCommand: ParsableCommand {
             and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \
             next backup to the same destination removes what an interrupted one left.
 
-            Exit status: 2 if a file could not be saved, or a store is damaged; the backup contains everything else.
+            Exit status: 2 if something is left out or could not be saved, or a store is damaged; the backup contains \
+            everything else.
             """)
 
     @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
@@ -121,14 +122,23 @@ struct BackupWriter {
             case .content, .log, .vault, .vaultKey, .image, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
             }
-        } catch let error as FileSystemError
-            where error.errno == .noSuchFileOrDirectory && error.path?.bytes.starts(with: source.path.bytes) == true
-        {
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory && isGone(entry.path) {
             return  // Removed after it was listed.
         } catch let error as FileSystemError where error.path?.bytes.starts(with: content.path.bytes) != true {
             try report.fail(path, "\(error)")
         } catch let error as CommandFailure where error.status == .failure {
             try report.fail(path, "\(error)")
+        }
+    }
+
+    /// Whether nothing has the name any more.
+    private func isGone(_ item: POSIXPath) -> Bool {
+        do {
+            return try source.withParent(of: item) { (directory, name) throws(FileSystemError) in
+                try !source.fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+            }
+        } catch {
+            return error.errno == .noSuchFileOrDirectory
         }
     }
 
@@ -138,7 +148,8 @@ struct BackupWriter {
         try manifest.add(
             BackupManifest.File(
                 path: path, bytes: copied.content.bytes, sha256: copied.content.sha256,
-                permissions: UInt16(copied.permissions.rawValue)))
+                permissions: UInt16(copied.permissions.rawValue),
+                attributes: copied.attributes.isEmpty ? nil : copied.attributes.mapValues { Data($0) }))
         try report.count(bytes: copied.content.bytes)
     }
 

@@ -28,6 +28,9 @@ enum BackupManifest {
         var permissions: UInt16
         /// The number of keys, if the file is the log of a key-value store.
         var keys: Int?
+        /// The attributes that a store has given the file, by name; nil if it has none. In the backup itself they are
+        /// extended attributes, which other programs may not copy.
+        var attributes: [String: Data]?
     }
 
     struct End: Codable {
@@ -169,12 +172,13 @@ struct HashedCopy {
     ///   - source: The directory that is read.
     ///   - target: The directory that is written to.
     ///   - given: The permission bits of the copy; nil for those of the file.
-    /// - Returns: What was copied, and its permission bits.
+    ///   - attributes: The attributes of the copy; nil for those that stores have given the file.
+    /// - Returns: What was copied, its permission bits and its attributes.
     /// - Throws: `FileSystemError`; ``CommandFailure`` if the file changes all the time.
     func copy(
         _ item: POSIXPath, in source: ConfinedDirectory, to target: ConfinedDirectory,
-        permissions given: FilePermissions? = nil
-    ) throws -> (content: Content, permissions: FilePermissions) {
+        permissions given: FilePermissions? = nil, attributes: [String: [UInt8]]? = nil
+    ) throws -> (content: Content, permissions: FilePermissions, attributes: [String: [UInt8]]) {
         let path = target.path.appending(item)
         for _ in 0..<Self.attempts {
             let source = try open(item, in: source)
@@ -194,14 +198,15 @@ struct HashedCopy {
                     try fileSystem.writeBytes(piece, to: copy)
                 }
             }
+            let kept = try attributes ?? fileSystem.fileAttributes(of: source)
             try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-                try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: source), of: copy)
+                try fileSystem.setFileAttributes(kept, of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
                 if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
             }
             let after = try fileSystem.status(of: .descriptor(source))
             if FileRevision(before) == FileRevision(after), before.changed == after.changed || after.linkCount == 0 {
-                return (content, permissions)
+                return (content, permissions, kept)
             }
         }
         throw CommandFailure("changed during each of \(Self.attempts) attempts to copy it")

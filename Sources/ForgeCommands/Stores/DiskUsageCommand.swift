@@ -10,7 +10,7 @@ struct DiskUsageCommand: ParsableCommand {
         discussion: """
             Bytes are the lengths of the files, including those that only running processes need; space is what they \
             occupy on the device. A directory without a store counts to the store above it, or to the whole. Links are \
-            not followed.
+            not followed. Directories that cannot be read are listed, and the exit status is 2.
             """)
 
     @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
@@ -32,13 +32,15 @@ struct DiskUsageCommand: ParsableCommand {
     func run() throws {
         let url = URL(fileURLWithPath: directory)
         try requireStore("directory", at: url, isDirectory: true)
-        let stores = try DiskUsage.stores(below: POSIXPath(url))
+        let (stores, failures) = try DiskUsage.stores(below: POSIXPath(url))
         let total = Summary(
             files: stores.reduce(0) { $0 + $1.files }, bytes: stores.reduce(0) { $0 + $1.bytes },
             space: stores.reduce(0) { $0 + $1.space })
         guard !output.json else {
             for store in stores { try StandardOutput.print(line: store) }
-            return try StandardOutput.print(line: total)
+            for failure in failures { try StandardOutput.print(line: failure) }
+            try StandardOutput.print(line: total)
+            return try Self.require(failures)
         }
         var table = TextTable([
             ("Path", .left), ("Kind", .left), ("Files", .right), ("Bytes", .right), ("Space", .right),
@@ -50,7 +52,15 @@ struct DiskUsageCommand: ParsableCommand {
             ])
         }
         let summary = "\(counted(total.files, "file")), \(readableSize(Int(total.bytes))), "
-        try StandardOutput.print(table.lines + [summary + "\(readableSize(Int(total.space))) on the device"])
+        let unread = failures.map { "fail  \($0.path)  (\($0.reason))" }
+        try StandardOutput.print(table.lines + unread + [summary + "\(readableSize(Int(total.space))) on the device"])
+        try Self.require(failures)
+    }
+
+    private static func require(_ failures: [DiskUsage.Failure]) throws {
+        guard !failures.isEmpty else { return }
+        throw CommandFailure(
+            "\(failures.count == 1 ? "1 directory" : "\(failures.count) directories") could not be read", .partial)
     }
 }
 
@@ -66,16 +76,31 @@ struct DiskUsage: Encodable {
     /// The space that they occupy on the device.
     var space: Int64 = 0
 
-    /// The sizes of all stores below a directory, ordered by path.
+    /// A directory that cannot be read; its files are in no sum.
+    struct Failure: Encodable {
+        let type = "item"
+        let action = "fail"
+        let path: String
+        let reason: String
+    }
+
+    /// The sizes of all stores below a directory, ordered by path, and the directories that cannot be read.
     ///
-    /// - Throws: `FileSystemError` if the directory, or one below, cannot be read.
-    static func stores(below root: POSIXPath) throws -> [DiskUsage] {
+    /// - Throws: `FileSystemError` if the directory itself cannot be read.
+    static func stores(below root: POSIXPath) throws -> (stores: [DiskUsage], failures: [Failure]) {
+        var failures: [Failure] = []
         var found = [DiskUsage(path: "", kind: "directory")]
         // The directories to read, the store that each belongs to unless it is one, and its parent's stores.
         var pending: [(path: POSIXPath, store: Int, parent: StoreEvidence?)] = [("", 0, nil)]
         while let (path, above, parent) = pending.popLast() {
             try Interruption.check()
-            guard let (entries, owner) = try list(path.isEmpty ? root : root.appending(path), below: parent) else {
+            let entries: [DirectoryEntry]
+            let owner: StoreEvidence
+            do {
+                guard let found = try list(path.isEmpty ? root : root.appending(path), below: parent) else { continue }
+                (entries, owner) = found
+            } catch let error as FileSystemError where parent != nil {
+                failures.append(Failure(path: path.shown, reason: error.errno.text))
                 continue
             }
             var store = above
@@ -98,7 +123,9 @@ struct DiskUsage: Encodable {
                 }
             }
         }
-        return found.filter { $0.files > 0 }.sorted { $0.path < $1.path }
+        return (
+            found.filter { $0.files > 0 }.sorted { $0.path < $1.path }, failures.sorted { $0.path < $1.path }
+        )
     }
 
     /// The entries of a directory, and what stores have written in it; nil if it was removed after it was listed.

@@ -9,7 +9,7 @@ struct RestoreCommand: ParsableCommand {
         commandName: "restore", abstract: "Copy the stores of a backup to a new directory.",
         discussion: """
             All files of the backup are compared with its manifest before anything is written, and again while they are \
-            copied. The stores appear at the destination when all of them are complete and flushed; nothing that exists \
+            copied. Modes and attributes are those in the manifest, whatever has copied the backup since. The stores appear at the destination when all of them are complete and flushed; nothing that exists \
             is replaced. An unfinished or altered backup is refused.
             """)
 
@@ -75,7 +75,8 @@ struct RestoreCommand: ParsableCommand {
             try flush.include(target.path.appending(path).splitLast().parent)
             let copied = try HashedCopy().copy(
                 path, in: content, to: target,
-                permissions: FilePermissions(rawValue: CModeT(file.permissions & 0o777)))
+                permissions: FilePermissions(rawValue: CModeT(file.permissions & 0o777)),
+                attributes: (file.attributes ?? [:]).mapValues { Array($0) })
             try Self.require(copied.content, as: file)
             try report.count(bytes: copied.content.bytes)
         }

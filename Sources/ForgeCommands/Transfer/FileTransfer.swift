@@ -76,10 +76,12 @@ struct FileTransfer {
                 continue
             }
             guard let entry else { return nil }
-            // A file whose path is not a valid key does not belong to the file store.
-            if arguments.source.scheme == .files, !entry.path.isKey || entry.type != .regular { continue }
-            if entry.type == .regular { return entry.path }
-            try log.record(.skip, entry.path.shown, reason: entry.type.text)
+            switch try entry.carried(fromStore: arguments.source.scheme == .files) {
+            case .copied: return entry.path
+            case .omitted: continue
+            case .skipped(let reason): try log.record(.skip, entry.path.shown, reason: reason)
+            case .failed(let reason): try log.record(.fail, entry.path.shown, reason: reason)
+            }
         }
     }
 
@@ -241,7 +243,7 @@ struct FileTransfer {
             }
             left[Self.folded(entry.path)] = same.filter { target.identity(of: $0) != identity }
         }
-        return left.values.flatMap { $0 }
+        return left.values.joined().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
     }
 
     private static func folded(_ path: POSIXPath) -> String {

@@ -264,7 +264,8 @@ struct KeyValueTransfer {
 
 /// Some keys and values on their way to a store: they are compared together, and those that differ are stored together.
 struct KeyValueBatch {
-    private static let largestCount = 1024
+    /// A batch is one record of the log: of a damaged record, all values are lost.
+    static let largestCount = 64
     private static let largestSize = 1 << 20
 
     private let limit: Int
@@ -274,7 +275,8 @@ struct KeyValueBatch {
 
     /// - Parameter limit: The most changes that the store takes at once.
     init(limit: Int) {
-        self.limit = min(limit, Self.largestCount)
+        // A server takes the batch as one request, whose limit is its own.
+        self.limit = limit == .max ? Self.largestCount : min(limit, 1024)
     }
 
     /// The changes that store the items.

@@ -290,6 +290,7 @@ enum OutputFile {
         let fileSystem = SystemFileSystem()
         var count = 0
         for try await part in content {
+            try Interruption.check()
             try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try fileSystem.writeBytes([UInt8](part), to: descriptor)
             }

@@ -225,7 +225,7 @@ final class LocalCopiedFile: CopiedFile {
     var knownChecksum: String? { computed.withLock { $0 } }
 
     func read(_ range: Range<Int64>) async throws -> Data {
-        Data(try await BlockingWork.run { [file] () throws(SourceFailure) in try file.read(range) })
+        Data(try await BlockingLane.general.run { [file] () throws(SourceFailure) in try file.read(range) })
     }
 
     func checksumOfContent() async throws -> String {

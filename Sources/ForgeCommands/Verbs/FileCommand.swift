@@ -25,13 +25,17 @@ struct FileCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let content = try await store.open(mustExist: true).content(of: key)
+            let files = try store.open(mustExist: true)
             guard let output else {
-                for try await part in content { try StandardOutput.write(part) }
+                for try await part in try await files.content(of: key) { try StandardOutput.write(part) }
                 return
             }
-            let count = try await OutputFile.write(content, to: URL(fileURLWithPath: output))
-            if json {
+            // So that no temporary file stays beside the output.
+            Interruption.endInOrder()
+            try await Interruption.cancelling { [key, json] in
+                let content = try await files.content(of: key)
+                let count = try await OutputFile.write(content, to: URL(fileURLWithPath: output))
+                guard json else { return }
                 try StandardOutput.print(
                     line: ActionLine(action: "get", key: key, bytes: count, destination: output))
             }
@@ -121,10 +125,15 @@ struct FileCommand: AsyncParsableCommand {
 
 /// The location of a file store.
 struct FileStoreArgument: ParsableArguments {
-    @Argument(help: "The root directory of the store, or s3://bucket/prefix.") var path: String
+    @Argument(help: "The root directory of the store, as DIR or file:DIR, or s3://bucket/prefix.") var path: String
+
+    private var url: URL { get throws(ValidationError) { try Home.directory(path, .files) } }
 
     func validate() throws {
-        guard let server = try StoreURL.parsed(path) else { return try requirePath(path, of: "store") }
+        guard let server = try StoreURL.parsed(path) else {
+            _ = try url
+            return
+        }
         guard !server.isKeyValue else {
             throw ValidationError("etcd:// is a key-value store, which forge kv reads and changes")
         }
@@ -133,14 +142,14 @@ struct FileStoreArgument: ParsableArguments {
     /// Throws if the file at a key is one of another store in the same directory.
     func requireContent(at key: String) throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
-        try requireNoStoreFile(at: POSIXPath(URL(fileURLWithPath: path)).appending(POSIXPath(key)), key)
+        try requireNoStoreFile(at: POSIXPath(url).appending(POSIXPath(key)), key)
     }
 
     /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`. A bucket must always
     /// exist; a prefix without files is an empty store.
     func open(mustExist: Bool) throws -> any CommandFileStore {
         if let server = try StoreURL.parsed(path) { return try server.openFileStore() }
-        let url = URL(fileURLWithPath: path)
+        let url = try self.url
         if mustExist { try requireStore("file store", at: url, isDirectory: true) }
         return DiskFileStore(root: url)
     }

@@ -47,7 +47,11 @@ struct KVCommand: AsyncParsableCommand {
     struct Set: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Store a value: JSON if it is JSON, otherwise a string.",
-            discussion: "The value is durable when the command ends.")
+            discussion: """
+                The value is durable when the command ends. A text that begins like JSON and is not valid, or that \
+                exceeds a limit of the store, is refused unless --string is given. Write -- before a value that begins \
+                with a hyphen.
+                """)
 
         @OptionGroup var store: KVStoreArgument
         @Argument(help: "The key.") var key: String
@@ -71,7 +75,8 @@ struct KVCommand: AsyncParsableCommand {
                 batch.append(.set(name: key, bytes: bytes))
                 do {
                     try await kv.commit(batch)
-                } catch let error as AsyncKVStoreError where error.code == .conflict && attempts < 8 {
+                } catch let error where Self.isConflict(error) && attempts < 8 {
+                    // Another process has written the key since it was read.
                     attempts += 1
                     continue
                 }
@@ -83,8 +88,12 @@ struct KVCommand: AsyncParsableCommand {
             }
         }
 
+        private static func isConflict(_ error: any Error) -> Bool {
+            (error as? AsyncKVStoreError)?.code == .conflict || (error as? KVStoreError)?.code == .conflict
+        }
+
         private func newValue(inPlaceOf old: (value: CodedValue, version: UInt32)?) throws -> [UInt8] {
-            var coded = string ? CodedValue.string(value) : jsonOrText(value)
+            var coded = try string ? CodedValue.string(value) : jsonOrText(value)
             if !string, case .date(let date)? = old?.value { coded = try asDate(coded, inPlaceOf: date) }
             // The app decodes the value according to its stored schema version.
             return ValueEnvelope(schemaVersion: old?.version ?? 1, payload: try coded.encoded()).encoded
@@ -131,6 +140,7 @@ struct KVCommand: AsyncParsableCommand {
         private func printValues(in kv: OpenedKVStore) async throws {
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
             var undecodable: [String] = []
+            var foreign: [String] = []
             try await kv.forEach { key, entry in
                 let value = Result { try CodedValue(decoding: ValueEnvelope(decoding: entry.bytes)) }
                 if case .failure = value { undecodable.append(key) }
@@ -138,8 +148,15 @@ struct KVCommand: AsyncParsableCommand {
                     return try StandardOutput.print(json: Self.line(key, entry.bytes, value))
                 }
                 table.add([key, String(entry.bytes.count), try Self.shown(value).shortened(to: 80)])
+            } foreign: {
+                foreign.append($0.description)
             }
             if !output.json { try StandardOutput.print(table.lines) }
+            guard foreign.isEmpty else {
+                throw CommandFailure(
+                    "\(counted(foreign.count, "key")) of other programs cannot be names of a store: "
+                        + foreign.joined(separator: ", ").shortened(to: 200), .partial)
+            }
             guard undecodable.isEmpty else {
                 let names = undecodable.joined(separator: ", ").shortened(to: 200)
                 throw CommandFailure("\(counted(undecodable.count, "value")) cannot be decoded: \(names)")
@@ -200,10 +217,23 @@ private func storedValue(_ bytes: [UInt8], of key: String) throws -> CodedValue 
 }
 
 /// The value of a JSON text; any other text is a string.
-private func jsonOrText(_ text: String) -> CodedValue {
+///
+/// - Throws: `ValidationError` for a text that looks like JSON and is not valid, or cannot be stored: it is not certain
+///   that a string is meant.
+private func jsonOrText(_ text: String) throws(ValidationError) -> CodedValue {
     do {
         return try CodedValue(json: text)
     } catch {
-        return .string(text)
+        guard looksLikeJSON(text) else { return .string(text) }
+        throw ValidationError("The value looks like JSON and is not: \(error). Pass --string to store it as a text.")
     }
+}
+
+/// Whether a text begins like an object, a list or a string of JSON, or is a number of it.
+private func looksLikeJSON(_ text: String) -> Bool {
+    let bytes = text.utf8.drop { [0x20, 0x09, 0x0A, 0x0D].contains($0) }
+    guard let first = bytes.first else { return false }
+    if [UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: "\"")].contains(first) { return true }
+    return text.utf8.allSatisfy { $0 < 0x80 }
+        && text.wholeMatch(of: #/\s*-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*/#) != nil
 }

@@ -15,7 +15,8 @@ final class DataProtection: Sendable {
 
     private struct State {
         var lock = LockState.unlocked
-        /// Classes by inode number, which is not reused before a power cut; a missing inode has the default class.
+        /// Classes by the identity of the file, which is never reused and survives a power cut; a missing file has the
+        /// default class.
         var classes: [UInt64: FileProtection] = [:]
     }
 
@@ -29,15 +30,15 @@ final class DataProtection: Sendable {
         set { state.withLock { $0.lock = newValue } }
     }
 
-    /// The class of a file or directory.
-    subscript(inode: UInt64) -> FileProtection {
-        get { state.withLock { $0.classes[inode] ?? Self.standard } }
-        set { state.withLock { $0.classes[inode] = newValue == Self.standard ? nil : newValue } }
+    /// The class of a file or directory, by its identity.
+    subscript(identity: UInt64) -> FileProtection {
+        get { state.withLock { $0.classes[identity] ?? Self.standard } }
+        set { state.withLock { $0.classes[identity] = newValue == Self.standard ? nil : newValue } }
     }
 
-    /// Removes the classes of all other inodes: after a power cut the disk may reuse the numbers of lost inodes.
-    func keepOnly(_ inodes: Set<UInt64>) {
-        state.withLock { state in state.classes = state.classes.filter { inodes.contains($0.key) } }
+    /// Removes all classes, for a new disk, whose files have the same identities.
+    func removeAll() {
+        state.withLock { $0.classes = [:] }
     }
 
     /// Whether the content of a file of this class can be used in this way at present.

@@ -3,10 +3,12 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import SystemPackage
 
-/// An encrypted backup of an app on a ``SimulatedDevice``: its files and secrets at one moment.
+/// A backup of an app on a ``SimulatedDevice``: its files, those of its app group, and its secrets at one moment.
 ///
-/// It omits caches, temporary files and secrets that require a passcode. It contains device-bound secrets, but only
-/// their device can read them.
+/// It omits caches, temporary files, what is excluded from backups, and secrets that require a passcode. It contains
+/// device-bound secrets, but only their device can read them; so it is with all secrets of an unencrypted backup.
+///
+/// Not simulated: differences between iCloud and a computer, limits of size, and a restore while the app runs.
 public struct DeviceBackup: Sendable {
     private enum Content {
         case directory
@@ -15,7 +17,8 @@ public struct DeviceBackup: Sendable {
     }
 
     private struct Item {
-        /// Relative to the app's container.
+        /// Whether the path is relative to the container of the app group, not of the app.
+        var isShared: Bool
         var path: POSIXPath
         var status: FileStatus
         var protection: FileProtection
@@ -27,11 +30,18 @@ public struct DeviceBackup: Sendable {
     private var items: [Item] = []
     let secrets: FakeKeychain.Backup
 
-    /// Reads everything below a container, regardless of the lock: the system makes backups.
+    /// Reads everything below the containers, regardless of the lock: the system makes backups.
     init(
         of container: POSIXPath, on disk: InMemoryFileSystem, _ rules: DataProtection, secrets: FakeKeychain.Backup
     ) throws(FileSystemError) {
         self.secrets = secrets
+        try add(container, isShared: false, on: disk, rules)
+        try add(AppContainer.group, isShared: true, on: disk, rules)
+    }
+
+    private mutating func add(
+        _ container: POSIXPath, isShared: Bool, on disk: InMemoryFileSystem, _ rules: DataProtection
+    ) throws(FileSystemError) {
         var pending: [POSIXPath] = [""]
         while let directory = pending.popLast() {
             guard !AppContainer.withoutBackup.contains(directory) else { continue }
@@ -42,6 +52,9 @@ public struct DeviceBackup: Sendable {
             for entry in entries {
                 let relative = directory.isEmpty ? entry.name : directory.appending(entry.name)
                 let absolute = container.appending(relative)
+                let hasAttributes = entry.type == .regular || entry.type == .directory
+                let attributes = hasAttributes ? try Self.attributes(of: absolute, on: disk) : [:]
+                guard attributes[DeviceFileSystem.exclusionAttribute] == nil else { continue }
                 let content: Content
                 switch entry.type {
                 case .directory:
@@ -52,9 +65,12 @@ public struct DeviceBackup: Sendable {
                 default: continue
                 }
                 let status = try disk.status(absolute, followsSymbolicLinks: false)
-                var item = Item(path: relative, status: status, protection: rules[status.inode], content: content)
-                if entry.type == .regular { item.attributes = try Self.attributes(of: absolute, on: disk) }
-                items.append(item)
+                let file = FileReference.path(absolute, at: .workingDirectory, followsSymbolicLinks: false)
+                items.append(
+                    Item(
+                        isShared: isShared, path: relative, status: status,
+                        protection: rules[try disk.identity(of: file)], content: content,
+                        attributes: entry.type == .regular ? attributes : [:]))
             }
         }
     }
@@ -72,13 +88,13 @@ public struct DeviceBackup: Sendable {
         }
     }
 
-    /// Restores everything into a container that holds only the system's directories.
+    /// Restores everything into containers that hold only the system's directories.
     func restore(
         to container: POSIXPath, on disk: InMemoryFileSystem, _ rules: DataProtection
     ) throws(FileSystemError) {
         // A directory precedes its entries.
         for item in items {
-            let path = container.appending(item.path)
+            let path = (item.isShared ? AppContainer.group : container).appending(item.path)
             switch item.content {
             case .directory:
                 if try !disk.exists(path) { try disk.createDirectory(path) }
@@ -94,12 +110,12 @@ public struct DeviceBackup: Sendable {
                 try disk.createSymbolicLink(path, to: target)
                 continue
             }
-            rules[try disk.status(path).inode] = item.protection
+            rules[try disk.identity(of: .path(path))] = item.protection
         }
         // Creating an entry changes its directory's time, so attributes are set last, innermost first.
         for item in items.reversed() {
             if case .link = item.content { continue }
-            let path = FileReference.path(container.appending(item.path))
+            let path = FileReference.path((item.isShared ? AppContainer.group : container).appending(item.path))
             try disk.setPermissions(item.status.permissions, of: path)
             try disk.setTimes(accessed: item.status.accessed, modified: item.status.modified, of: path)
         }

@@ -13,11 +13,16 @@ public import SystemPackage
 /// when moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
 ///
 /// After the process has ended (``SimulatedDevice/crash(_:)`` and similar events), every call throws `EIO` with
-/// ``ProcessEnded`` underlying and has no effect, so that leftovers of the old process cannot change the disk.
+/// ``ProcessEnded`` underlying and has no effect, so that leftovers of the old process cannot change the disk. Calls that
+/// wait for a lock, and changes that a task waits for, end with the same error.
+///
+/// Not simulated: the ten seconds between the lock and the removal of the keys of `complete`, snapshots,
+/// `URLResourceValues`, and the sandbox: a process can reach every path of the disk.
 public final class DeviceFileSystem: POSIXFileSystem {
     private let view: InMemoryFileSystem
     private let rules: DataProtection
     private let hasEnded = Atomic(false)
+    private let watches = Mutex<[ObjectIdentifier: DeviceWatch]>([:])
 
     /// A view of a disk for a new process.
     init(_ disk: InMemoryFileSystem, _ rules: DataProtection) {
@@ -25,16 +30,24 @@ public final class DeviceFileSystem: POSIXFileSystem {
         self.rules = rules
     }
 
-    /// Ends the process: closes its files and releases its locks.
+    /// Ends the process: closes its files, releases its locks, and ends its calls that wait.
     func endProcess() {
         hasEnded.store(true, ordering: .sequentiallyConsistent)
         view.endProcess()
+        let ended = watches.withLock { watches in
+            defer { watches = [:] }
+            return Array(watches.values)
+        }
+        // Whatever watches looks at its directories again, and gets the error of the ended process.
+        for watch in ended { watch.reportLoss() }
     }
 
     /// All open descriptors of the process, in ascending order.
     public var openDescriptors: [Descriptor] { view.openDescriptors }
 
     public var effectiveUser: UserID { view.effectiveUser }
+
+    public var reportsErrorsOfMappings: Bool { view.reportsErrorsOfMappings }
 
     public var preciseTime: FileTime? { view.preciseTime }
 
@@ -44,18 +57,37 @@ public final class DeviceFileSystem: POSIXFileSystem {
 
     /// The class of a file or directory.
     public func protection(of path: POSIXPath) throws(FileSystemError) -> FileProtection {
-        rules[try live(.status, path).status(path).inode]
+        rules[try live(.status, path).identity(of: .path(path))]
     }
 
     /// Sets the class of a file or directory; entries created in a directory later inherit its class.
     ///
-    /// - Throws: `FileSystemError`; `EPERM` for a file whose content is inaccessible at present.
+    /// - Throws: `FileSystemError`; `EPERM` for a file whose content is inaccessible at present, or which could not be
+    ///   created with the new class at present.
     public func setProtection(_ protection: FileProtection, of path: POSIXPath) throws(FileSystemError) {
-        let status = try live(.setPermissions, path).status(path)
-        if status.type == .regular, !rules.allows(.opening, rules[status.inode]) {
+        let view = try live(.setPermissions, path)
+        let identity = try view.identity(of: .path(path))
+        if try view.status(path).type == .regular,
+            !rules.allows(.opening, rules[identity]) || !rules.allows(.creating, protection)
+        {
             throw locked(.setPermissions, path)
         }
-        rules[status.inode] = protection
+        rules[identity] = protection
+    }
+
+    /// The extended attribute that backups of Apple's systems look for (`NSURLIsExcludedFromBackupKey`).
+    static let exclusionAttribute = "com.apple.metadata:com_apple_backup_excludeItem"
+
+    /// Excludes a file, or a directory with its whole tree, from backups, as `URLResourceValues.isExcludedFromBackup` does.
+    ///
+    /// The exclusion is an attribute of the file: a save that replaces the file loses it, as on a real device. Exclude the
+    /// directory instead.
+    public func excludeFromBackup(_ path: POSIXPath) throws(FileSystemError) {
+        let view = try live(.setExtendedAttribute, path)
+        let file = try view.open(path)
+        try view.closing(file) { () throws(FileSystemError) in
+            try view.setExtendedAttribute(Self.exclusionAttribute, to: Array("com.apple.backupd".utf8), of: file)
+        }
     }
 
     private func locked(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) -> FileSystemError {
@@ -84,8 +116,9 @@ public final class DeviceFileSystem: POSIXFileSystem {
     ) throws(FileSystemError) -> InMemoryFileSystem {
         let view = try live(operation)
         guard rules.lock != .unlocked else { return view }
-        let status = try view.status(of: .descriptor(descriptor))
-        guard status.type != .regular || rules.allows(.accessing, rules[status.inode]) else { throw locked(operation) }
+        let file = FileReference.descriptor(descriptor)
+        guard try view.status(of: file).type == .regular else { return view }
+        guard rules.allows(.accessing, rules[try view.identity(of: file)]) else { throw locked(operation) }
         return view
     }
 
@@ -98,11 +131,26 @@ public final class DeviceFileSystem: POSIXFileSystem {
         }
     }
 
+    /// The class of a file; the default one if it cannot be determined.
+    private func protection(of file: FileReference) -> FileProtection {
+        do throws(FileSystemError) {
+            return rules[try view.identity(of: file)]
+        } catch {
+            return DataProtection.standard
+        }
+    }
+
+    /// Gives a new file or directory its class.
+    private func adopt(_ file: FileReference, _ protection: FileProtection) {
+        do throws(FileSystemError) {
+            rules[try view.identity(of: file)] = protection
+        } catch _ {}  // Another process has removed it already.
+    }
+
     /// The class that a new file or directory at a path inherits.
     private func inherited(_ path: POSIXPath, at directory: Descriptor) -> FileProtection {
         let parent = path.splitLast().parent
-        return status(of: .path(parent.isEmpty ? "." : parent, at: directory)).map { rules[$0.inode] }
-            ?? DataProtection.standard
+        return protection(of: .path(parent.isEmpty ? "." : parent, at: directory))
     }
 }
 
@@ -122,9 +170,10 @@ extension DeviceFileSystem {
         }
         guard options.contains(.create) || rules.lock != .unlocked else { return try open() }
         let follows = !options.contains(.noFollow)
-        if let existing = status(of: .path(path, at: directory, followsSymbolicLinks: follows)) {
+        let file = FileReference.path(path, at: directory, followsSymbolicLinks: follows)
+        if let existing = status(of: file) {
             let isWanted = !options.contains([.create, .exclusiveCreate])
-            if existing.type == .regular, isWanted, !rules.allows(.opening, rules[existing.inode]) {
+            if existing.type == .regular, isWanted, !rules.allows(.opening, protection(of: file)) {
                 throw locked(.open, path)
             }
             return try open()
@@ -133,7 +182,7 @@ extension DeviceFileSystem {
         let protection = inherited(path, at: directory)
         guard rules.allows(.creating, protection) else { throw locked(.open, path) }
         let descriptor = try open()
-        if let created = status(of: .descriptor(descriptor)) { rules[created.inode] = protection }
+        adopt(.descriptor(descriptor), protection)
         return descriptor
     }
 
@@ -179,7 +228,7 @@ extension DeviceFileSystem {
         case .path(let path, at: _, followsSymbolicLinks: _):
             let view = try live(.truncate, path)
             if let existing = status(of: file), existing.type == .regular,
-                !rules.allows(.opening, rules[existing.inode])
+                !rules.allows(.opening, protection(of: file))
             {
                 throw locked(.truncate, path)
             }
@@ -203,7 +252,7 @@ extension DeviceFileSystem {
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         let view = try content(of: descriptor, for: .map)
         let mapping = try view.map(descriptor, at: offset, count: count)
-        let inode = try view.status(of: .descriptor(descriptor)).inode
+        let inode = try view.identity(of: .descriptor(descriptor))
         guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
         return FileMapping(
             watching: mapping,
@@ -233,11 +282,24 @@ extension DeviceFileSystem {
         on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
         onCancel: @escaping @Sendable () -> Void
     ) throws(FileSystemError) -> any DirectoryWatching {
-        try live(.watch).makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
+        let base = try live(.watch).makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
+        let watch = DeviceWatch(base, queue, onEvents) { [self] watch in
+            watches.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(watch)) }
+        }
+        watches.withLock { $0[ObjectIdentifier(watch)] = watch }
+        // The process may have ended meanwhile.
+        if hasEnded.load(ordering: .sequentiallyConsistent) { watch.reportLoss() }
+        return watch
     }
 
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
-        try live(.lock).lock(descriptor, mode, waiting: waiting)
+        do throws(FileSystemError) {
+            try live(.lock).lock(descriptor, mode, waiting: waiting)
+        } catch {
+            // A waiting call whose process ends finds its descriptor closed.
+            _ = try live(.lock)
+            throw error
+        }
     }
 }
 
@@ -288,7 +350,7 @@ extension DeviceFileSystem {
         let view = try live(.createDirectory, path)
         let protection = inherited(path, at: directory)
         try view.createDirectory(path, at: directory, permissions: permissions)
-        adopt(path, at: directory, protection)
+        adopt(.path(path, at: directory, followsSymbolicLinks: false), protection)
     }
 
     public func createNode(
@@ -298,11 +360,39 @@ extension DeviceFileSystem {
         let protection = inherited(path, at: directory)
         guard type != .regular || rules.allows(.creating, protection) else { throw locked(.createNode, path) }
         try view.createNode(path, at: directory, type: type, permissions: permissions, deviceNumber: deviceNumber)
-        adopt(path, at: directory, protection)
+        adopt(.path(path, at: directory, followsSymbolicLinks: false), protection)
+    }
+}
+
+/// A watch of directories whose process may end.
+private final class DeviceWatch: DirectoryWatching {
+    private let base: any DirectoryWatching
+    private let queue: DispatchQueue
+    private let onEvents: @Sendable ([DirectoryEvent]) -> Void
+    private let forget: @Sendable (DeviceWatch) -> Void
+
+    init(
+        _ base: any DirectoryWatching, _ queue: DispatchQueue,
+        _ onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void, forget: @escaping @Sendable (DeviceWatch) -> Void
+    ) {
+        self.base = base
+        self.queue = queue
+        self.onEvents = onEvents
+        self.forget = forget
     }
 
-    private func adopt(_ path: POSIXPath, at directory: Descriptor, _ protection: FileProtection) {
-        guard let created = status(of: .path(path, at: directory, followsSymbolicLinks: false)) else { return }
-        rules[created.inode] = protection
+    func reportLoss() {
+        queue.async { [onEvents] in onEvents([.lost]) }
+    }
+
+    func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int {
+        try base.watch(directory, includesWrites: includesWrites)
+    }
+
+    func unwatch(_ number: Int) { base.unwatch(number) }
+
+    func cancel() {
+        forget(self)
+        base.cancel()
     }
 }

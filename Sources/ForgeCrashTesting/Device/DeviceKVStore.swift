@@ -126,6 +126,4 @@ extension DeviceKVStore {
     public func commit(_ batch: KVBatch) throws {
         try store(.batch).commit(batch)
     }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }

@@ -20,10 +20,14 @@ import SystemPackage
 /// unreadable because of the lock throws `.unavailable(.locked)` and is never reported as absent. The device starts
 /// unlocked, with a passcode and a newly installed app.
 ///
-/// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``reinstallApp()``,
-/// ``restoreFromBackup(_:toNewDevice:)``) invalidates all objects obtained before it except secrets: their calls throw
-/// and have no effect on the disk. Obtain new ones after it, as a restarted app does. Behaviour does not depend on the
+/// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``updateApp()``, ``reinstallApp()``,
+/// ``purgeTemporaryFiles()``, ``restoreFromBackup(_:toNewDevice:)``) invalidates all objects obtained before it except
+/// secrets: their calls throw, also those that wait, and have no effect on the disk. Obtain new ones after it, as a restarted app does. Behaviour does not depend on the
 /// wall clock or on randomness, except for the vault's nonces. All calls are thread-safe.
+///
+/// Not simulated: `UserDefaults`, which on iOS is unreadable before the first unlock and belongs to a process of its own;
+/// prewarmed launches, suspension and the watchdog; memory pressure; several apps; iCloud; and the delay between a lock
+/// and the loss of the keys. See ``DeviceFileSystem``, ``DeviceBackup`` and `FakeKeychain` for what those leave out.
 public final class SimulatedDevice: Sendable {
     /// The secrets, also for injected statuses and for inspection by tests.
     public let keychain: FakeKeychain
@@ -39,6 +43,8 @@ public final class SimulatedDevice: Sendable {
         var durable: CrashModel
         var quota = InMemoryFileSystem.Quota()
         var container = AppContainer()
+        /// The processes of extensions.
+        var extensions: [DeviceFileSystem] = []
         /// The stores of the running process.
         var stores: [String: DeviceKVStore] = [:]
 
@@ -58,7 +64,6 @@ public final class SimulatedDevice: Sendable {
             // The clock and the random generator are not reset.
             image.randomState = disk.image.randomState
             image.advance(by: durable.effectCount * 4 + 1)
-            rules.keepOnly(Set(image.nodes.map(\.number)))
             let left = State(InMemoryFileSystem(image), rules)
             (disk, process, durable) = (left.disk, left.process, left.durable)
             // The root directory exists, so this cannot fail.
@@ -71,6 +76,11 @@ public final class SimulatedDevice: Sendable {
             process = DeviceFileSystem(disk, rules)
             defer { stores = [:] }
             return Array(stores.values)
+        }
+
+        mutating func endExtensions() {
+            for process in extensions { process.endProcess() }
+            extensions = []
         }
     }
 
@@ -108,6 +118,27 @@ public final class SimulatedDevice: Sendable {
         state.withLock { $0.container.path(of: directory) }
     }
 
+    /// The path of the container of the app group, which the app and its extensions share.
+    public var groupPath: POSIXPath { AppContainer.group }
+
+    /// Starts a process of an extension of the app, such as a widget: its view of the files.
+    ///
+    /// It ends with the device's power, an update, a reinstallation or a restore, but not with the app's process, and by
+    /// ``endExtension(_:)``. Not simulated: its own container and its own Keychain access groups.
+    public func startExtension() -> DeviceFileSystem {
+        state.withLock { state in
+            let process = DeviceFileSystem(state.disk, rules)
+            state.extensions.append(process)
+            return process
+        }
+    }
+
+    /// Ends the process of an extension without warning, as the system does at any time.
+    public func endExtension(_ process: DeviceFileSystem) {
+        state.withLock { state in state.extensions.removeAll { $0 === process } }
+        process.endProcess()
+    }
+
     /// The key-value store of this name, the same object until the process ends.
     func keyValueStore(
         _ name: String, making new: (DeviceFileSystem, AppContainer) -> DeviceKVStore
@@ -124,11 +155,11 @@ public final class SimulatedDevice: Sendable {
 // MARK: The lock
 
 extension SimulatedDevice {
-    /// Locks the device, as the side button does; no effect before the first unlock.
+    /// Locks the device, as the side button does; no effect before the first unlock, and none without a passcode.
     public func lock() {
         // An app is notified before the lock and closes files that become inaccessible.
         let stores = state.withLock { $0.stores.values.filter { $0.protection == .complete } }
-        guard rules.lock == .unlocked else { return }
+        guard rules.lock == .unlocked, keychain.hasPasscode else { return }
         for store in stores { store.release() }
         rules.lock = .locked
         keychain.lock()
@@ -140,11 +171,29 @@ extension SimulatedDevice {
         keychain.unlock()
     }
 
-    /// Restarts the device in an orderly way: everything written is kept, the app's process ends, and protected content
-    /// is inaccessible until the device is unlocked.
+    /// Removes the passcode, in the settings of the unlocked device: the device cannot be locked any more, all classes of
+    /// protection permit everything, and secrets that require a passcode are removed.
+    public func removePasscode() {
+        rules.lock = .unlocked
+        keychain.removePasscode()
+    }
+
+    /// Sets a passcode, in the settings of the unlocked device.
+    public func setPasscode() {
+        rules.lock = .unlocked
+        keychain.setPasscode()
+    }
+
+    /// Restarts the device in an orderly way: everything written is kept, all processes end, and protected content is
+    /// inaccessible until the device is unlocked; without a passcode it is unlocked at once.
     public func reboot() {
         endProcess()
-        rules.lock = .beforeFirstUnlock
+        endPower()
+    }
+
+    private func endPower() {
+        state.withLock { $0.endExtensions() }
+        rules.lock = keychain.hasPasscode ? .beforeFirstUnlock : .unlocked
         keychain.reboot()
     }
 
@@ -158,12 +207,24 @@ extension SimulatedDevice {
 // MARK: The app
 
 extension SimulatedDevice {
-    /// Removes the app and installs it again: its files are removed, its directories get new paths, and its secrets are
-    /// kept, as on iOS.
+    /// Updates the app: its process and its extensions end, its directories get new paths, and everything is kept. So an
+    /// absolute path that the app has stored leads nowhere.
+    public func updateApp() throws(FileSystemError) {
+        endProcess()
+        try state.withLock { (state) throws(FileSystemError) in
+            state.endExtensions()
+            try state.container.move(on: state.disk)
+        }
+    }
+
+    /// Removes the app and installs it again: its files and those of its app group are removed, its directories get new
+    /// paths, and its secrets are kept, as on iOS.
     public func reinstallApp() throws(FileSystemError) {
         endProcess()
         try state.withLock { (state) throws(FileSystemError) in
+            state.endExtensions()
             try state.disk.removeTree(state.container.path)
+            try state.disk.removeTree(AppContainer.group)
             state.container.number += 1
             try state.container.create(on: state.disk)
         }
@@ -172,7 +233,15 @@ extension SimulatedDevice {
     /// Empties the app's caches directory, as the system does when storage is low; the process continues.
     public func purgeCaches() throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
-            try state.container.empty(.caches, on: state.disk)
+            try AppContainer.empty(state.container.path(of: .caches), on: state.disk)
+        }
+    }
+
+    /// Empties the app's directory for temporary files, as the system does while the app does not run: its process ends.
+    public func purgeTemporaryFiles() throws(FileSystemError) {
+        endProcess()
+        try state.withLock { (state) throws(FileSystemError) in
+            try AppContainer.empty(state.container.path.appending("tmp"), on: state.disk)
         }
     }
 
@@ -183,9 +252,8 @@ extension SimulatedDevice {
     public func crash(_ kind: CrashKind = .processKill) {
         endProcess()
         guard kind == .powerCut else { return }
+        endPower()
         state.withLock { $0.cutPower(rules) }
-        rules.lock = .beforeFirstUnlock
-        keychain.reboot()
     }
 }
 
@@ -213,9 +281,14 @@ extension SimulatedDevice {
 // MARK: Backups
 
 extension SimulatedDevice {
-    /// Makes an encrypted backup: secrets, and files except caches and temporary ones.
-    public func backUp() throws(FileSystemError) -> DeviceBackup {
-        let secrets = keychain.backUp()
+    /// Makes a backup: secrets, and files except caches, temporary and excluded ones.
+    ///
+    /// - Parameter encrypted: Whether the backup is encrypted. The secrets of one that is not can be read on this device
+    ///   only.
+    /// - Returns: The backup.
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
+    public func backUp(encrypted: Bool = true) throws(FileSystemError) -> DeviceBackup {
+        let secrets = keychain.backUp(encrypted: encrypted)
         return try state.withLock { (state) throws(FileSystemError) in
             try DeviceBackup(of: state.container.path, on: state.disk, rules, secrets: secrets)
         }
@@ -225,7 +298,8 @@ extension SimulatedDevice {
     ///
     /// - Parameters:
     ///   - backup: The backup; nil makes one first.
-    ///   - toNewDevice: Whether to restore to another device, to which device-bound secrets do not move.
+    ///   - toNewDevice: Whether to restore to another device. Device-bound secrets are restored only to the device that
+    ///     has made the backup.
     /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func restoreFromBackup(
         _ backup: DeviceBackup? = nil, toNewDevice: Bool
@@ -233,11 +307,12 @@ extension SimulatedDevice {
         let backup = if let backup { backup } else { try backUp() }
         endProcess()
         try state.withLock { (state) throws(FileSystemError) in
+            state.endExtensions()
             state.container.number += 1
             var options = options
             options.seed &+= UInt64(state.container.number)
             let disk = InMemoryFileSystem(options: options)
-            rules.keepOnly([])
+            rules.removeAll()
             try state.container.create(on: disk)
             try backup.restore(to: state.container.path, on: disk, rules)
             let container = state.container

@@ -69,11 +69,13 @@ public struct CrashExplorer<Mark: Sendable> {
 
     /// Runs the program, crashes it, and reports.
     ///
-    /// - Throws: The error of the preparation or of the program without a crash.
+    /// - Throws: The error of the preparation or of the program without a crash; ``NothingChanged`` if the program makes
+    ///   no change on the file system that it is given.
     public nonisolated(nonsending) func explore() async throws -> CrashReport {
         let clock = ContinuousClock()
         let start = clock.now
         let recording = try await record()
+        guard recording.hasChanges else { throw NothingChanged() }
         var report = await explore(recording, profile, bounds)
         report.duration = clock.now - start
         if diagnoses, !report.holds { await diagnose(recording, &report) }
@@ -82,42 +84,19 @@ public struct CrashExplorer<Mark: Sendable> {
 
     /// Reconstructs one state and recovers from it.
     ///
-    /// - Throws: The error of the recovery, or ``UnknownCrashState``.
+    /// The explorer must be the one that has reported the state: of the same program, profile, limit and depth. Recoveries
+    /// on which the state depends run again before it.
+    ///
+    /// - Throws: The error of the recovery, ``UnknownCrashState``, or the error of the program.
     public nonisolated(nonsending) func replay(_ id: CrashStateID) async throws {
-        guard id.profile == profile.name, !id.levels.isEmpty else { throw UnknownCrashState(id: id) }
-        var run = try await record().run(under: profile)
-        for (place, level) in id.levels.enumerated() {
-            guard let (image, start) = outcome(of: level, in: run, seed: id.seed) else {
-                throw UnknownCrashState(id: id)
-            }
-            let fileSystem = InMemoryFileSystem(image)
-            fileSystem.startRecordingEffects()
-            let marks = CrashRun<Mark>(fileSystem)
-            let events = run.events.prefix(start.markCount)
-            try await recover(
-                fileSystem,
-                Crash(
-                    CrashKind(id.levels[...place]), events, effectCount: level.effectCount, depth: place + 1, run: marks
-                ))
-            run = RecordedRun(start: start, effects: fileSystem.takeEffects(), events: events + marks.allEvents)
-        }
-    }
-
-    /// The image that a crash leaves for the next run, and its model; nil if the run has no such crash.
-    private func outcome(
-        of level: CrashStateID.Level, in run: RecordedRun<Mark>, seed: UInt64
-    ) -> (DiskImage, CrashModel)? {
-        guard level.effectCount <= run.effects.count else { return nil }
-        switch level {
-        case .kill(let kill):
-            let before = run.model(after: max(0, kill.effectCount - 1))
-            guard let model = run.model(after: kill, from: before) else { return nil }
-            return (model.live, model)
-        case .powerCut(let cut):
-            let model = run.model(after: cut.effectCount)
-            guard let image = StateSpace(model, seed: seed).state(cut)?.image else { return nil }
-            return (image, CrashModel(image, profile, markCount: model.markCount))
-        }
+        guard id.profile == profile.name else { throw UnknownCrashState(id: id) }
+        var explorer = self
+        explorer.seed = id.seed
+        let exploration = Exploration(
+            profile, seed: id.seed, explorer.bounds, replaying: id.number, recover: recover)
+        await exploration.explore(try await explorer.record().run(under: profile))
+        guard exploration.hasReplayed else { throw UnknownCrashState(id: id) }
+        if let error = exploration.replayedError { throw error }
     }
 
     /// All distinct images, by hash, that a crash may leave after `effectCount` changes, or after any number if nil:
@@ -196,9 +175,22 @@ struct CrashRecording<Mark: Sendable>: Sendable {
     var effects: [RecordedEffect]
     var events: [CrashRun<Mark>.Event]
 
+    /// Whether there are more effects than marks.
+    var hasChanges: Bool {
+        effects.contains { recorded in
+            if case .mark = recorded.effect { false } else { true }
+        }
+    }
+
     func run(under profile: CrashProfile) -> RecordedRun<Mark> {
         RecordedRun(start: CrashModel(image, profile), effects: effects, events: events)
     }
+}
+
+/// A program that changed nothing on the file system that it was given, so that no crash can lose anything: it writes to
+/// another file system, or does nothing.
+public struct NothingChanged: Error, Hashable, Sendable, CustomStringConvertible {
+    public var description: String { "the program changed nothing on the file system that it was given" }
 }
 
 /// An identifier without a matching state of this program under this profile.

@@ -8,7 +8,7 @@ public enum CrashKind: Hashable, Sendable, CaseIterable {
     case powerCut
 
     /// The kind that a recovery must expect after these crashes.
-    init(_ levels: some Sequence<CrashStateID.Level>) {
+    init(_ levels: some Sequence<CrashLevel>) {
         self = levels.allSatisfy { $0.kind == .processKill } ? .processKill : .powerCut
     }
 }

@@ -22,8 +22,16 @@ final class Exploration<Mark: Sendable> {
     private var seen: Set<UInt64> = []
     private var nestedBudget: Int
     private var runCount: UInt64 = 0
+    /// The number of the only state to recover from, apart from those on which it may depend.
+    private let replayed: Int?
+    /// The error of the recovery from that state.
+    private(set) var replayedError: (any Error)?
 
-    init(_ profile: CrashProfile, seed: UInt64, _ bounds: Bounds, recover: @escaping Recover) {
+    init(
+        _ profile: CrashProfile, seed: UInt64, _ bounds: Bounds, replaying replayed: Int? = nil,
+        recover: @escaping Recover
+    ) {
+        self.replayed = replayed
         self.profile = profile
         self.seed = seed
         self.bounds = bounds
@@ -38,13 +46,16 @@ final class Exploration<Mark: Sendable> {
         await kill(run, limit: bounds.limit, above: [])
     }
 
-    private var isDone: Bool { bounds.stopsAtFirstViolation && report.violationCount > 0 }
+    private var isDone: Bool { bounds.stopsAtFirstViolation && report.violationCount > 0 || hasReplayed }
+
+    /// Whether the replayed state was reached.
+    var hasReplayed: Bool { replayed.map { report.stateCount >= $0 } ?? false }
 
     // MARK: Power cuts
 
     /// Visits the states that a power cut may leave at any moment of a run.
     private nonisolated(nonsending) func cutPower(
-        in run: RecordedRun<Mark>, limit: Int, above: [CrashStateID.Level]
+        in run: RecordedRun<Mark>, limit: Int, above: [CrashLevel]
     ) async {
         let isOuter = above.isEmpty
         let points = CrashPoint.all(of: run, after: above.last?.kind, seed: seed, limit: limit)
@@ -75,18 +86,18 @@ final class Exploration<Mark: Sendable> {
     }
 
     private nonisolated(nonsending) func visit(
-        _ state: CrashState, at point: CrashPoint, of run: RecordedRun<Mark>, above: [CrashStateID.Level],
+        _ state: CrashState, at point: CrashPoint, of run: RecordedRun<Mark>, above: [CrashLevel],
         nestedLimit: Int
     ) async {
-        let levels = above + [state.level(effectCount: point.effectCount)]
+        let levels = above + [.powerCut(effectCount: point.effectCount)]
         let model = point.space.model
         let goesDeeper = nestedLimit > 0 && levels.count < bounds.depth
         let image = state.image
         let start = goesDeeper ? CrashModel(image, profile, markCount: model.markCount) : nil
         let next = await recover(
             from: levels, on: image, start, events: run.events.prefix(model.markCount),
-            earlierMarks: run.marks(in: model), losses: { state.losses(in: point.space) })
-        guard let next, !next.effects.isEmpty else { return }
+            earlierMarks: run.marks(in: model), of: run, losses: { state.losses(in: point.space, $0) })
+        guard let next, !next.effects.isEmpty, !isDone else { return }
         let before = report.stateCount
         await cutPower(in: next, limit: nestedLimit, above: levels)
         await kill(next, limit: nestedLimit, above: levels)
@@ -97,13 +108,14 @@ final class Exploration<Mark: Sendable> {
 
     /// Kills a run at every moment, recovers from the live state, and cuts the power during that recovery.
     private nonisolated(nonsending) func kill(
-        _ run: RecordedRun<Mark>, limit: Int, above: [CrashStateID.Level]
+        _ run: RecordedRun<Mark>, limit: Int, above: [CrashLevel]
     ) async {
+        guard !isDone else { return }
         let isCarriedOn = bounds.carriesKills && above.count + 1 < bounds.depth
         let kills = chosenKills(of: run, limit: limit, isOuter: above.isEmpty)
         var model = run.start
         var effectCount = 0
-        var followers: [(levels: [CrashStateID.Level], run: RecordedRun<Mark>, count: Double)] = []
+        var followers: [(levels: [CrashLevel], run: RecordedRun<Mark>, count: Double)] = []
         for kill in kills {
             while effectCount < kill.effectCount - 1 {
                 model.apply(run.effects[effectCount])
@@ -114,9 +126,11 @@ final class Exploration<Mark: Sendable> {
             if isCarriedOn { report.killCount += 1 }
             let next = await recover(
                 from: levels, on: killed.live, isCarriedOn ? killed : nil,
-                events: run.events.prefix(killed.markCount), earlierMarks: run.marks(in: killed), losses: { [] })
+                events: run.events.prefix(killed.markCount), earlierMarks: run.marks(in: killed), of: run,
+                losses: { _ in [] })
             if isDone { return }
-            guard let next, !next.effects.isEmpty else { continue }
+            guard var next, !next.effects.isEmpty else { continue }
+            next.earlierEffects = run.earlierEffects + run.effects.prefix(kill.effectCount)
             let count = CrashPoint.all(of: next, after: .processKill, seed: seed, limit: 1).reduce(0) { $0 + $1.count }
             followers.append((levels, next, count))
         }
@@ -131,7 +145,7 @@ final class Exploration<Mark: Sendable> {
 
     /// All kills if there are few. Otherwise, for the program itself, one after each change and a sample of those
     /// during stores; for a recovery, a sample.
-    private func chosenKills(of run: RecordedRun<Mark>, limit: Int, isOuter: Bool) -> [CrashStateID.Kill] {
+    private func chosenKills(of run: RecordedRun<Mark>, limit: Int, isOuter: Bool) -> [CrashLevel.Kill] {
         let kills = run.kills
         var generator = SplitMix64(seed: seed ^ run.identity)
         guard isOuter else {
@@ -151,10 +165,12 @@ final class Exploration<Mark: Sendable> {
 
     /// Recovers from a crash; returns the recovery as a run if its initial model `start` is given.
     private nonisolated(nonsending) func recover(
-        from levels: [CrashStateID.Level], on image: DiskImage, _ start: CrashModel?,
-        events: ArraySlice<CrashRun<Mark>.Event>, earlierMarks: UInt64, losses: () -> [String]
+        from levels: [CrashLevel], on image: DiskImage, _ start: CrashModel?,
+        events: ArraySlice<CrashRun<Mark>.Event>, earlierMarks: UInt64, of run: RecordedRun<Mark>,
+        losses: (CrashLog) -> [String]
     ) async -> RecordedRun<Mark>? {
         report.count(levels.map(\.kind))
+        if let replayed, report.stateCount < replayed, start == nil { return nil }
         let fileSystem = InMemoryFileSystem(image)
         if start != nil { fileSystem.startRecordingEffects() }
         let marks = CrashRun<Mark>(fileSystem)
@@ -165,11 +181,13 @@ final class Exploration<Mark: Sendable> {
             try await recover(fileSystem, crash)
         } catch {
             report.violationCount += 1
+            if report.stateCount == replayed { replayedError = error }
             guard report.violations.count < bounds.maximumViolationCount else { return nil }
+            let log = CrashLog(run, effectCount: levels.last?.effectCount ?? 0)
             report.violations.append(
                 CrashViolation(
-                    id: CrashStateID(profile: profile.name, seed: seed, levels: levels), reason: "\(error)",
-                    losses: losses()))
+                    id: CrashStateID(profile: profile.name, seed: seed, number: report.stateCount), reason: "\(error)",
+                    crashes: levels.map(\.description), losses: losses(log), log: log.text))
             return nil
         }
         guard let start else { return nil }

@@ -5,6 +5,8 @@ struct RecordedRun<Mark: Sendable>: Sendable {
     /// The initial state, including everything that was not durable.
     var start: CrashModel
     var effects: [RecordedEffect]
+    /// The effects of killed runs before this one, since the last power cut.
+    var earlierEffects: [RecordedEffect] = []
     /// The marks of this run and of those before.
     var events: [CrashRun<Mark>.Event]
     /// Distinguishes this run from every run whose marks may differ.
@@ -18,20 +20,13 @@ struct RecordedRun<Mark: Sendable>: Sendable {
         return own == 0 ? earlierMarks : StableHash.of(earlierMarks, identity, UInt64(own))
     }
 
-    /// The model after some of the effects.
-    func model(after effectCount: Int) -> CrashModel {
-        var model = start
-        for effect in effects.prefix(effectCount) { model.apply(effect) }
-        return model
-    }
-
     /// The model after a kill; nil if the kill is partial and the last effect is not a store.
     ///
     /// - Parameters:
     ///   - kill: The moment, within the run.
     ///   - before: The model before the last effect.
     /// - Returns: The model that the next run starts with.
-    func model(after kill: CrashStateID.Kill, from before: CrashModel) -> CrashModel? {
+    func model(after kill: CrashLevel.Kill, from before: CrashModel) -> CrashModel? {
         var model = before
         if kill.effectCount > 0 {
             var last = effects[kill.effectCount - 1]
@@ -46,18 +41,18 @@ struct RecordedRun<Mark: Sendable>: Sendable {
     }
 
     /// Every moment at which the process can be killed: after each change, and during each store.
-    var kills: [CrashStateID.Kill] {
-        var kills: [CrashStateID.Kill] = []
+    var kills: [CrashLevel.Kill] {
+        var kills: [CrashLevel.Kill] = []
         for (place, recorded) in effects.enumerated() {
             if start.profile.tearsStores, case .store(_, let offset, let bytes, _) = recorded.effect {
                 // Words are aligned to the start of the file.
                 let shift = Int(offset % 8)
                 for part in TornStore.parts(of: shift..<shift + bytes.count) {
                     let part = part.lowerBound - shift..<part.upperBound - shift
-                    kills.append(CrashStateID.Kill(effectCount: place + 1, part: part))
+                    kills.append(CrashLevel.Kill(effectCount: place + 1, part: part))
                 }
             }
-            kills.append(CrashStateID.Kill(effectCount: place + 1))
+            kills.append(CrashLevel.Kill(effectCount: place + 1))
         }
         return kills
     }

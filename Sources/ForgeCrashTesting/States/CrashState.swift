@@ -7,14 +7,6 @@ struct CrashState: Sendable {
 
     var hash: UInt64 { tree.hash(choices) }
     var image: DiskImage { tree.image(choices) }
-
-    /// The identifier of the state among those of the same moment.
-    func level(effectCount: Int) -> CrashStateID.Level {
-        .powerCut(
-            CrashStateID.PowerCut(
-                effectCount: effectCount, names: tree.names,
-                files: zip(tree.undecided, choices).map { ($0.choices.number, $1) }.map(CrashStateID.File.init)))
-    }
 }
 
 extension StateSpace {
@@ -32,19 +24,4 @@ extension StateSpace {
 
     /// The state with the greatest loss.
     var durable: CrashState? { state(namesIfAllLost, [:]) }
-
-    /// The state with this identifier; nil if it does not exist here.
-    func state(_ cut: CrashStateID.PowerCut) -> CrashState? {
-        guard cut.names.count == undecided.count else { return nil }
-        var chosen: [UInt64: FileChoice] = [:]
-        for file in cut.files {
-            guard let choices = files[file.inode], choices.sizes.indices.contains(file.choice.size),
-                choices.attributes.indices.contains(file.choice.attributes),
-                choices.blocks.count == file.choice.blocks.count,
-                zip(choices.blocks, file.choice.blocks).allSatisfy({ $0.versions.indices.contains($1) })
-            else { return nil }
-            chosen[file.inode] = file.choice
-        }
-        return state(cut.names, chosen)
-    }
 }

@@ -7,7 +7,13 @@ import ForgeFileSystem
 /// outlives the app: iOS keeps keychain items when the app is deleted.
 ///
 /// While the device's state forbids access (``CryptKey/accessibility``), calls throw `.unavailable(.locked)`; they
-/// never report such a secret as absent. Other failures of the Keychain are `.system(status:)`.
+/// never report such a secret as absent. This holds for ``contains(_:)``, ``createIfAbsent(_:for:)`` and ``keys()`` too:
+/// names are encrypted with the class of their item, so ``keys()`` fails while a single item of the service is
+/// inaccessible. Deletions need no access; they succeed in every state of the device. Other failures of the Keychain
+/// are `.system(status:)`.
+///
+/// Without an access group, calls concern the items of every group of the app: setting a value replaces the item in
+/// each group that has one, and adds one to the app's first group if none has.
 public final class KeychainCrypt: CryptStoring {
     /// The service of all items of this store, such as the app's bundle identifier.
     public let service: String
@@ -47,7 +53,8 @@ public final class KeychainCrypt: CryptStoring {
 
     /// Stores a value if no item has this name, in the access group or, without one, in any group of the app.
     ///
-    /// Works even while the value of a present item is inaccessible.
+    /// - Throws: ``CryptError``, as ``set(_:for:)``; `.unavailable(.locked)` also for a present item that is inaccessible
+    ///   at present.
     @discardableResult
     public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> Bool {
         let query = try query(key.key, .set)
@@ -69,7 +76,9 @@ public final class KeychainCrypt: CryptStoring {
         try deleteValue(named: key.key)
     }
 
-    /// Whether there is such an item; works even while its value is inaccessible.
+    /// Whether there is a value of any type.
+    ///
+    /// - Throws: ``CryptError``; `.unavailable(.locked)` while the item is inaccessible, never for an absent one.
     public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
         let query = try query(key.key, .contains)
         let status = calls.copyAccounts(query).status
@@ -92,6 +101,9 @@ public final class KeychainCrypt: CryptStoring {
         throw CryptError(.unavailable(.inputOutput), .deleteAll, detail: "items do not go away")
     }
 
+    /// The names of all secrets, in byte order.
+    ///
+    /// - Throws: ``CryptError``; `.unavailable(.locked)` while any item of the service is inaccessible.
     public func keys() throws(CryptError) -> [String] {
         let (status, accounts) = calls.copyAccounts(SecItemQuery(service: service, accessGroup: accessGroup))
         if status == .itemNotFound { return [] }
@@ -114,14 +126,14 @@ public final class KeychainCrypt: CryptStoring {
         let query = try query(name, .set)
         try SecretCodec.check(bytes, named: name)
         let value = SecItemValue(data: bytes, accessibility: accessibility)
+        // Adding first would make a second item beside one in another access group; reads would then return either.
         for _ in 0..<Self.maximumAttempts {
-            let added = calls.add(query, value)
-            if added == .success { return }
-            guard added == .duplicateItem else { return try check(added, .set, name) }
             let updated = calls.update(query, to: value)
-            // Deleted between the two calls: add again.
-            if updated == .itemNotFound { continue }
-            return try check(updated, .set, name)
+            guard updated == .itemNotFound else { return try check(updated, .set, name) }
+            let added = calls.add(query, value)
+            // Added between the two calls: update it.
+            if added == .duplicateItem { continue }
+            return try check(added, .set, name)
         }
         throw CryptError(.unavailable(.inUse(processID: nil)), .set, key: name)
     }
@@ -140,7 +152,7 @@ public final class KeychainCrypt: CryptStoring {
         _ status: KeychainStatus, _ operation: CryptError.Operation, _ key: String?
     ) throws(CryptError) {
         guard status != .success else { return }
-        throw CryptError(status.code, operation, key: key)
+        throw CryptError(status.code(of: operation), operation, key: key)
     }
 }
 

@@ -32,11 +32,12 @@ package struct KeychainStatus: RawRepresentable, Hashable, Sendable {
         .missingEntitlement: "errSecMissingEntitlement",
     ]
 
-    /// The error code for a secret.
-    var code: CryptError.Code {
+    /// The error code of a call that failed with this status.
+    func code(of operation: CryptError.Operation) -> CryptError.Code {
         switch self {
         case .interactionNotAllowed: .unavailable(.locked)
-        case .decode: .undecodable
+        // An update fails so if the new value needs a passcode and the device has none.
+        case .decode where operation != .set: .undecodable
         default: .system(status: rawValue)
         }
     }

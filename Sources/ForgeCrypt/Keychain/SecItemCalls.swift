@@ -9,7 +9,9 @@ package protocol SecItemCalls: Sendable {
     /// The data of the single item that the query identifies.
     func copyData(_ query: SecItemQuery) -> (status: KeychainStatus, data: [UInt8])
 
-    /// The accounts of all matching items; `errSecItemNotFound` if there is none. Decrypts no data.
+    /// The accounts of all matching items; `errSecItemNotFound` if there is none.
+    ///
+    /// Accounts are encrypted with the class of their item: a single inaccessible item fails the call.
     func copyAccounts(_ query: SecItemQuery) -> (status: KeychainStatus, accounts: [String])
 
     /// Replaces data and accessibility of matching items.

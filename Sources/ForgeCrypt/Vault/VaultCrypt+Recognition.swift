@@ -16,3 +16,18 @@ extension VaultKeyFile {
         bytes.starts(with: magic)
     }
 }
+
+/// The files in a directory of vaults.
+package enum VaultsLayout: StoreLayout {
+    package static var kind: StoreKind { .vaults }
+
+    package static func role(
+        of name: POSIXPath, startingWith start: () throws(FileSystemError) -> [UInt8]
+    ) throws(FileSystemError) -> StoreFileRole {
+        if name == VaultFile.lockName { return .bookkeeping }
+        if VaultCrypt.isTemporary(name) { return .temporary }
+        let bytes = try start()
+        if VaultCrypt.isVault(startingWith: bytes) { return .vault }
+        return VaultKeyFile.isKeyFile(startingWith: bytes) ? .vaultKey : .content
+    }
+}

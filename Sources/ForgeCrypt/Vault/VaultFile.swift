@@ -197,7 +197,8 @@ struct VaultFile: Sendable {
         do {
             return try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                 try StoreLock(
-                    .exclusive, waitingAtMost: lockTimeout, named: Self.lockName, at: directory, on: fileSystem)
+                    .exclusive, waitingAtMost: lockTimeout, named: Self.lockName, isWritten: false, at: directory,
+                    on: fileSystem)
             }
         } catch  where error.operation == .lock && error.errno == .resourceTemporarilyUnavailable {
             throw CryptError(
@@ -255,7 +256,7 @@ struct VaultFile: Sendable {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
         do {
-            try fileSystem.synchronize(directory, .full)
+            try fileSystem.synchronizeDirectory(directory)
         } catch {
             var unknown = error
             unknown.path = name

@@ -12,8 +12,9 @@ public import Foundation
 /// it.
 ///
 /// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
-/// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
-/// hard links, root directories of other stores, and mount points.
+/// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, root
+/// directories of other stores, and mount points. A file may have several hard links (`cp -al`, `rsync --link-dest`):
+/// a save or a removal changes the key only, and the other names keep the file.
 public final class DiskFileStore: StreamingFileStoring {
     private let engine: FileStoreEngine
 
@@ -73,7 +74,10 @@ public final class DiskFileStore: StreamingFileStoring {
     ///
     /// Otherwise the first write does both. Reads create nothing.
     public func open() async throws {
-        try await engine.offload { [engine] _ in try engine.open() }
+        try await engine.run(.open, "") { [engine] cancellation in
+            cancellation.expectLongWork()
+            try engine.open()
+        }
     }
 
     /// The URL of the root; throws if it could not be determined, for example because the namespace is invalid.
@@ -96,7 +100,7 @@ extension DiskFileStore {
     }
 
     public func info(_ key: String) async throws -> StoredFile {
-        try engine.info(key)
+        try await engine.info(key)
     }
 
     public func delete(_ key: String) async throws {

@@ -5,40 +5,72 @@ import SystemPackage
 /// Operations on single files: save, load, info, exists, delete.
 extension FileStoreEngine {
     func save(_ data: Data, to key: String, overwrite: Bool) async throws {
-        let checked = try RelativeKey(checking: key, for: .save)
-        if durability == .none, data.count <= Self.inlineSaveLimit, try root.get().isPrepared {
-            try Task.checkCancellation()
-            return try replace(checked, data, overwrite)
-        }
-        try await offload { [self] _ in try replace(checked, data, overwrite) }
-    }
-
-    private func replace(_ key: RelativeKey, _ data: Data, _ overwrite: Bool) throws(FileStoreError) {
-        try attemptStoring(.save, key.string) { (directory) throws(FileSystemError) in
-            try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                try directory.replace(key, with: bytes, overwrite ? .replacing : .exclusive, durability: durability)
-            }
-        }
+        _ = try await save(data, to: key, if: overwrite ? .always : .absent, durability: nil, attributes: [:])
     }
 
     func load(_ key: String) async throws -> Data {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
-        if let data = try load(checked, upTo: configuration.waitsForDevice ? Self.inlineLoadLimit : .max) {
-            return data
-        }
-        return try await offload { [self] _ in try load(checked, upTo: .max) ?? Data() }
+        if let data = try loadCached(checked) { return data }
+        return try await run(.load, key) { [self] in try load(checked, $0) }
     }
 
-    /// The content of a file, or nil if the file is larger than `limit`.
-    private func load(_ key: RelativeKey, upTo limit: Int64) throws(FileStoreError) -> Data? {
+    /// Files up to this size are read on the caller's thread if they are in memory.
+    private static let cachedLoadLimit: Int64 = 1 << 20
+
+    /// The content of a file that is in memory, read without waiting; nil if it has to be read otherwise, or that
+    /// reports an error.
+    private func loadCached(_ key: RelativeKey) throws(FileStoreError) -> Data? {
+        guard let file = try cached(key, .load, { (root) throws(FileSystemError) in try root.openCachedFile(key) })
+        else { return nil }
+        let limit = min(Int64(configuration.options.maximumLoadSizeInBytes), Self.cachedLoadLimit)
+        guard file.status.sizeInBytes <= limit else { return nil }
+        return cachedData(file.status.sizeInBytes + 1) { buffer in
+            // A file that has grown, or of which a part is not in memory, is read otherwise.
+            let count = file.readCached(into: buffer, at: 0)
+            return count == buffer.count - 1 ? count : nil
+        }
+    }
+
+    /// The bytes of a range that are in memory, read without waiting; nil if some are not.
+    func cachedContents(of descriptor: Descriptor, _ range: Range<Int64>) -> Data? {
+        guard range.count <= Self.cachedLoadLimit else { return nil }
+        return cachedData(Int64(range.count)) { buffer in
+            let count = SystemFileSystem().readCached(descriptor, into: buffer, at: range.lowerBound)
+            return count == buffer.count ? count : nil
+        }
+    }
+
+    private func cachedData(_ count: Int64, _ read: (UnsafeMutableRawBufferPointer) -> Int?) -> Data? {
+        guard let count = Int(exactly: count), let start = malloc(max(count, 1)) else { return nil }
+        guard let readCount = read(UnsafeMutableRawBufferPointer(start: start, count: count)) else {
+            free(start)
+            return nil
+        }
+        return Data(bytesNoCopy: start, count: readCount, deallocator: .free)
+    }
+
+    /// Calls `body` with the root for something that is in memory.
+    private func cached<Found: ~Copyable>(
+        _ key: RelativeKey, _ operation: FileStoreError.Operation,
+        _ body: (LazyStoreDirectory) throws(FileSystemError) -> Found?
+    ) throws(FileStoreError) -> Found? {
+        guard case .success(let root) = root else { return nil }
+        do throws(FileSystemError) {
+            return try body(root)
+        } catch {
+            throw FileStoreError(error, operation, key: key.string)
+        }
+    }
+
+    private func load(_ key: RelativeKey, _ cancellation: Cancellation) throws(FileStoreError) -> Data {
         let (descriptor, status) = try open(key, for: .load)
         do throws(FileSystemError) {
-            return try fileSystem.closing(descriptor) { () throws(FileSystemError) -> Data? in
+            return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
                 guard status.sizeInBytes <= min(configuration.options.maximumLoadSizeInBytes, .max - 1) else {
                     throw FileSystemError(.read, .fileTooLarge)
                 }
-                guard status.sizeInBytes <= limit else { return nil }
+                cancellation.expectWork(ofSize: status.sizeInBytes)
                 return try contents(of: descriptor, sizeInBytes: status.sizeInBytes)
             }
         } catch {
@@ -103,13 +135,24 @@ extension FileStoreEngine {
     func reader(for key: String) async throws -> FileReader {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
-        let (descriptor, status) = try open(checked, for: .load)
-        return FileReader(StoredFile(key: key, status), descriptor, engine: self)
+        let file = try cached(checked, .load) { (root) throws(FileSystemError) in try root.openCachedFile(checked) }
+        if let file {
+            return FileReader(StoredFile(key: key, file.status), file.keep(), isLocal: true, engine: self)
+        }
+        return try await run(.load, key) { [self] _ in
+            let (descriptor, status) = try open(checked, for: .load)
+            return FileReader(StoredFile(key: key, status), descriptor, isLocal: false, engine: self)
+        }
     }
 
-    func info(_ key: String) throws(FileStoreError) -> StoredFile {
+    func info(_ key: String) async throws -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .info)
-        return StoredFile(key: key, try status(of: checked))
+        try Task.checkCancellation()
+        let known = try cached(checked, .info) { (root) throws(FileSystemError) in
+            try root.cachedStatus(of: checked)
+        }
+        if let known { return StoredFile(key: key, known) }
+        return try await run(.info, key) { [self] _ in StoredFile(key: key, try status(of: checked)) }
     }
 
     func exists(_ key: String) -> Bool {
@@ -133,7 +176,7 @@ extension FileStoreEngine {
 
     func delete(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .delete)
-        try await offload { [self] _ in
+        try await run(.delete, key) { [self] _ in
             try attempt(.delete, key) { (directory) throws(FileSystemError) in
                 try directory.unlink(checked, durability: durability)
             }
@@ -148,11 +191,11 @@ extension FileStoreEngine {
 }
 
 extension StoredFile {
-    init(key: String, _ status: FileStatus) {
+    init(key: String, _ status: FileStatus, isForeign: Bool = false) {
         let kind: Kind =
             switch status.type {
             case .regular: .file
-            case .directory: .directory
+            case .directory where !isForeign: .directory
             default: .other
             }
         let seconds = Double(status.modified.seconds) + Double(status.modified.nanoseconds) / 1e9

@@ -22,17 +22,13 @@ final class FileStoreEngine: Sendable {
     let configuration: Configuration
     let root: Result<LazyStoreDirectory, FileStoreError>
     let totals = TreeTotals()
-
-    /// Files up to this size are loaded on the caller's thread, because switching threads would take longer.
-    static let inlineLoadLimit: Int64 = 1 << 20
-
-    /// Saves up to this size run on the caller's thread if they wait for no flush.
-    static let inlineSaveLimit = 64 << 10
-
     init(_ configuration: Configuration) {
         self.configuration = configuration
+        // A longer wait for a turn needs no thread.
+        let turnPatience = configuration.waitsForDevice ? Duration.milliseconds(1) : .zero
         root = configuration.root.map { path in
-            LazyStoreDirectory(path, on: configuration.fileSystem) { (path) throws(FileSystemError) in
+            LazyStoreDirectory(path, on: configuration.fileSystem, turnPatience: turnPatience) {
+                (path) throws(FileSystemError) in
                 try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
             }
         }
@@ -104,13 +100,162 @@ extension FileStoreEngine {
             throw FileStoreError(error, operation(), key: key())
         }
     }
+}
 
-    /// Runs `body` on a thread that may block if calls can wait for a device, otherwise on the caller's.
-    func offload<Result: Sendable>(
+// MARK: Threads and deadlines
+
+extension FileStoreEngine {
+    private var lane: BlockingLane {
+        switch root {
+        case .success(let root): root.lane
+        case .failure: .general  // Its calls fail at once.
+        }
+    }
+
+    private static let longestPause: Duration = .milliseconds(50)
+
+    /// Runs `body` on a thread of the root's lane if calls can wait for a device, otherwise on the caller's.
+    ///
+    /// If another process has the turn for a change, `body` ends without it and is called again later; no thread waits.
+    /// So `body` must keep what it need not do again.
+    ///
+    /// - Parameters:
+    ///   - operation: The operation for errors.
+    ///   - key: The key for errors.
+    ///   - kept: Files that `body` keeps for its next call; they are removed if there is none.
+    ///   - body: The call. It checks for cancellation before it changes anything, and tells its argument of work that
+    ///     takes long without waiting.
+    /// - Returns: The result of `body`.
+    /// - Throws: ``FileStoreError/Code/deadlineExceeded(_:)``; `CancellationError`; the errors of `body`.
+    func run<Result: Sendable>(
+        _ operation: FileStoreError.Operation, _ key: String, keeping kept: [PendingFile] = [],
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
-        if configuration.waitsForDevice { return try await Cancellation.offload(body) }
-        try Task.checkCancellation()
-        return try body(Cancellation())
+        let options = configuration.options
+        let deadline = options.deadline.map { ContinuousClock.now + $0.bounded }
+        var length = Duration.milliseconds(1)
+        while true {
+            do {
+                guard configuration.waitsForDevice else {
+                    try Task.checkCancellation()
+                    return try body(Cancellation())
+                }
+                // Counted from the beginning of the attempt: one that has found the turn taken did nothing.
+                return try await lane.run(until: options.deadline.map { ContinuousClock.now + $0.bounded }, body)
+            } catch let error as BlockingLane.DeadlineExceeded {
+                throw FileStoreError(
+                    .deadlineExceeded(error.hasBegun ? .device : .thread), operation, key: key)
+            } catch let error as FileStoreError {
+                guard let cause = error.underlying as? FileSystemError else { throw error }
+                guard !cause.isCancelledWork else { throw CancellationError() }
+                guard cause.isTakenTurn else { throw error }
+                do {
+                    try await pause(&length, until: deadline, error, cause)
+                } catch {
+                    await runUncancelled { for file in kept { file.discard() } }
+                    throw error
+                }
+            }
+        }
+    }
+
+    /// Waits between two attempts to take a turn.
+    private func pause(
+        _ length: inout Duration, until deadline: ContinuousClock.Instant?, _ error: FileStoreError,
+        _ cause: FileSystemError
+    ) async throws {
+        let now = ContinuousClock.now
+        if let deadline, deadline <= now {
+            throw FileStoreError(
+                .deadlineExceeded(.directoryLock), error.operation, key: error.key, underlying: cause)
+        }
+        let end = now + length
+        try await Task.sleep(until: deadline.map { min($0, end) } ?? end, clock: .continuous)
+        length = min(length * 2, Self.longestPause)
+    }
+
+    /// Runs work that must be done even if the task is cancelled.
+    func runUncancelled(_ body: @escaping @Sendable () -> Void) async {
+        guard configuration.waitsForDevice else { return body() }
+        await lane.run(body)
+    }
+}
+
+extension FileSystemError {
+    /// The error of work that a cancellation or a deadline has ended before it changed anything.
+    static let cancelledWork = FileSystemError(.write, .canceled)
+
+    fileprivate var isCancelledWork: Bool { operation == .write && errno == .canceled }
+}
+
+/// Directories and the whole store.
+extension FileStoreEngine {
+    func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        let checked = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .list)
+        return try await run(.list, directory) { [self] cancellation in
+            if recursive { cancellation.expectLongWork() }
+            return try list(checked, recursive)
+        }
+    }
+
+    private func list(_ key: RelativeKey?, _ recursive: Bool) throws(FileStoreError) -> [StoredFile] {
+        let found = try attemptIfExists(.list, key?.string ?? "") {
+            (directory) throws(FileSystemError) -> [StoredFile] in
+            var found: [StoredFile] = []
+            try directory.forEachEntry(of: key, isRecursive: recursive) {
+                (entry, parent, name) throws(FileSystemError) in
+                guard entry.path.isKey else { return }
+                do throws(FileSystemError) {
+                    let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+                    let isForeign = try directory.isUnreadable(name, at: parent, status)
+                    found.append(StoredFile(key: String(entry.path), status, isForeign: isForeign))
+                } catch  where error.errno == .noSuchFileOrDirectory {
+                    return  // Removed since its name was read.
+                }
+            }
+            return found
+        }
+        guard let found else {
+            guard let key else { return [] }
+            throw FileStoreError(.notFound, .list, key: key.string)
+        }
+        return found
+    }
+
+    func totalSize() async throws -> Int64 {
+        try await run(.list, "") { [self] cancellation in
+            cancellation.expectLongWork()
+            return try attemptIfExists(.list, "") { (directory) throws(FileSystemError) in
+                try totals.sizeInBytes(in: directory)
+            } ?? 0
+        }
+    }
+
+    func createDirectory(_ key: String) async throws {
+        let checked = try RelativeKey(checking: key, for: .createDirectory)
+        try await run(.createDirectory, key) { [self] _ in
+            try attemptStoring(.createDirectory, key) { (directory) throws(FileSystemError) in
+                try directory.makeDirectory(checked, durability: durability)
+            }
+        }
+    }
+
+    func deleteDirectory(_ key: String) async throws {
+        let checked = try RelativeKey(checking: key, for: .deleteDirectory)
+        try await run(.deleteDirectory, key) { [self] cancellation in
+            cancellation.expectLongWork()
+            try attempt(.deleteDirectory, key) { (directory) throws(FileSystemError) in
+                try directory.removeTree(checked, durability: durability)
+            }
+        }
+    }
+
+    func deleteAll() async throws {
+        try await run(.deleteAll, "") { [self] cancellation in
+            cancellation.expectLongWork()
+            _ = try attemptIfExists(.deleteAll, "") { (directory) throws(FileSystemError) in
+                try directory.removeAll(durability: durability)
+            }
+        }
     }
 }

@@ -44,7 +44,7 @@ extension InMemoryFileStore {
     }
 
     public func info(_ key: String) async throws -> StoredFile {
-        try engine.info(key)
+        try await engine.info(key)
     }
 
     public func delete(_ key: String) async throws {

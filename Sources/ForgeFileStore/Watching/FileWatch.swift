@@ -2,6 +2,16 @@ import Dispatch
 import ForgeFileSystem
 import Synchronization
 
+/// The changes of files.
+extension FileStoreEngine {
+    func changes(in directory: String) -> FileChanges {
+        FileChanges { [self] in
+            let owner = FileWatch.Owner(FileWatch(self, directory))
+            return { try await owner.watch.next() }
+        }
+    }
+}
+
 /// One iteration over the changes of files: a watched tree, and the changes that the consumer has not taken yet.
 ///
 /// `@unchecked Sendable`: `tree` is accessed on `queue` only; the rest is constant or behind a lock.

@@ -92,19 +92,49 @@ final class WatchedTree {
 
     // MARK: Above the root
 
+    /// The directories in which the path of the root is looked up, from the top, each with the name that is looked up
+    /// there. The targets of links on the way are looked up as well.
+    private func stepsToRoot() -> [(directory: POSIXPath, name: POSIXPath)] {
+        var steps: [(directory: POSIXPath, name: POSIXPath)] = []
+        var directory: POSIXPath = root.path.isAbsolute ? "/" : "."
+        /// The names that are still to be looked up, the next one at the end.
+        var names = root.path.names.reversed() as [POSIXPath]
+        var linkCount = 0
+        while let name = names.popLast() {
+            let path = directory.appending(name)
+            guard name != ".." else {
+                // Not the parent of a link: `directory` is the target of all of them.
+                directory = path
+                continue
+            }
+            steps.append((directory, name))
+            guard linkCount < Self.maximumLinkCount, let target = linkTarget(at: path) else {
+                directory = path
+                continue
+            }
+            linkCount += 1
+            names += target.names.reversed()
+            if target.isAbsolute { directory = "/" }
+        }
+        return steps
+    }
+
+    /// As many links as the kernel follows (path_resolution(7)).
+    private static let maximumLinkCount = 40
+
+    private func linkTarget(at path: POSIXPath) -> POSIXPath? {
+        do throws(FileSystemError) {
+            return try root.fileSystem.readSymbolicLink(path)
+        } catch {
+            return nil  // Not a link, missing or not readable: nothing below can be resolved otherwise.
+        }
+    }
+
     /// Watches the existing directories above the root.
     private func watchAncestors() throws(FileStoreError) {
-        var steps: [(directory: POSIXPath, name: POSIXPath)] = []
-        var path = root.path
-        while true {
-            let (parent, name) = path.splitLast()
-            guard !name.isEmpty else { break }
-            steps.append((parent.isEmpty ? "." : parent, name))
-            path = parent
-        }
         let fileSystem = root.fileSystem
         try translatingErrors { () throws(FileSystemError) in
-            for (directory, name) in steps.reversed() {
+            for (directory, name) in stepsToRoot() {
                 do throws(FileSystemError) {
                     let number = try fileSystem.withDirectory(directory) { (descriptor) throws(FileSystemError) in
                         try watch.watch(descriptor, includesWrites: false)
@@ -144,6 +174,9 @@ final class WatchedTree {
                 }
             }
         } catch {
+            if error.errno.isRefusal, let key {
+                guard try store.status(of: key).owner == store.fileSystem.effectiveUser else { return }
+            }
             guard error.errno.isDisappearance else { throw error }
         }
     }
@@ -239,5 +272,14 @@ final class WatchedDirectory {
     /// The key of an entry; nil if its name is not valid in a key.
     func key(of name: POSIXPath) -> RelativeKey? {
         RelativeKey(listed: key?.path.appending(name) ?? name)
+    }
+}
+
+extension POSIXPath {
+    fileprivate var isAbsolute: Bool { bytes.first == UInt8(ascii: "/") }
+
+    /// The components that are looked up.
+    fileprivate var names: [POSIXPath] {
+        bytes.split(separator: UInt8(ascii: "/")).map { POSIXPath($0) }.filter { $0 != "." }
     }
 }

@@ -119,3 +119,75 @@ extension InMemoryFileSystem {
         }
     }
 }
+
+/// The devices of the tree: one for the root, and one for each mount point.
+extension InMemoryFileSystem {
+    /// Makes an empty directory the root of a new device: names cannot be moved or linked across its border (`EXDEV`),
+    /// and the directory cannot be removed or renamed (`EBUSY`).
+    ///
+    /// - Throws: `ENOTDIR`, `ENOTEMPTY`, `EBUSY` if it is a device's root already, or an error of path resolution.
+    public func mount(
+        at path: POSIXPath, quota: Quota = Quota(), isReadOnly: Bool = false
+    ) throws(FileSystemError) {
+        try perform(.resolve, path) { (state) throws(Errno) in
+            try state.mount(at: path, Device(quota: quota, isReadOnly: isReadOnly))
+        }
+    }
+
+    /// Changes the limits of the device that contains `path`. Stored data is kept, even above the limit.
+    public func setQuota(_ quota: Quota, at path: POSIXPath = "/") throws(FileSystemError) {
+        try perform(.resolve, path) { (state) throws(Errno) in
+            let device = try state.device(at: path)
+            state.devices[device].quota = quota
+        }
+    }
+
+    /// Makes the device that contains `path` refuse every change with `EROFS`, also through open descriptors, or
+    /// permits changes again.
+    public func setReadOnly(_ isReadOnly: Bool, at path: POSIXPath = "/") throws(FileSystemError) {
+        try perform(.resolve, path) { (state) throws(Errno) in
+            let device = try state.device(at: path)
+            state.devices[device].isReadOnly = isReadOnly
+        }
+    }
+
+    /// The used space and inodes of the device that contains `path`.
+    public func usage(at path: POSIXPath = "/") throws(FileSystemError) -> Usage {
+        try perform(.resolve, path) { (state) throws(Errno) in
+            let device = state.devices[try state.device(at: path)]
+            return Usage(sizeInBytes: device.usedBlocks * FileContent.blockSize, inodeCount: device.usedInodes)
+        }
+    }
+}
+
+extension InMemoryFileSystem {
+    /// A mounted file system: its limits and usage.
+    struct Device: Sendable {
+        var quota: Quota
+        var isReadOnly: Bool
+        var usedBlocks: Int64 = 0
+        var usedInodes = 0
+
+        var hasFreeInode: Bool { quota.inodeCount.map { usedInodes < $0 } ?? true }
+
+        var freeBlocks: Int64 {
+            guard let limit = quota.sizeInBytes else { return .max }
+            return max(0, limit / FileContent.blockSize - usedBlocks)
+        }
+    }
+
+    /// The used space and inodes of a device.
+    public struct Usage: Hashable, Sendable {
+        /// The space that file contents take, in whole blocks of 4096 bytes.
+        public var sizeInBytes: Int64
+
+        /// The number of files, directories and links, including unlinked ones that are still open.
+        public var inodeCount: Int
+
+        /// Creates a usage.
+        public init(sizeInBytes: Int64, inodeCount: Int) {
+            self.sizeInBytes = sizeInBytes
+            self.inodeCount = inodeCount
+        }
+    }
+}

@@ -1,3 +1,4 @@
+public import Foundation
 import Synchronization
 public import SystemPackage
 
@@ -98,6 +99,9 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         tree.state.withLock { $0.reset() }
     }
 
+    /// False with the profile of Darwin, as on the system.
+    public var reportsErrorsOfMappings: Bool { tree.state.withLock { $0.options.profile == .linux } }
+
     public var effectiveUser: UserID {
         tree.state.withLock { $0.processes[process].user }
     }
@@ -127,6 +131,86 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
             }
         } catch {
             throw FileSystemError(operation, error, path: path, destination: destination, underlying: cause)
+        }
+    }
+}
+
+/// Injected failures, and the two calls that throw them unchanged.
+extension InMemoryFileSystem {
+    /// While set, every call that would store content fails, for all processes.
+    ///
+    /// ``write(_:to:)`` throws the error unchanged. At the descriptor level, `write`, `truncate`, `allocate` and an
+    /// `open` that would create or truncate a file throw a ``FileSystemError`` with `EIO` and this error underlying.
+    /// Directories, links, names and attributes are not content and can still be changed; no stored data is lost. At
+    /// the descriptor level, errors detected before storing, such as a missing parent directory, take precedence.
+    ///
+    /// Stores use descriptors, so they see `EIO`: with `CocoaError(.fileWriteOutOfSpace)` a `DiskFileStore` throws
+    /// `.unavailable`, not `.noSpace`. To simulate a full device (`ENOSPC`), call ``setQuota(_:at:)``.
+    public var writeError: (any Error)? {
+        get { tree.state.withLock { $0.writeError } }
+        set { tree.state.withLock { $0.writeError = newValue } }
+    }
+
+    /// While set, every call that would read content fails, for all processes.
+    ///
+    /// ``read(from:)`` throws the error unchanged; at the descriptor level, `read` throws a ``FileSystemError`` with
+    /// `EIO` and this error underlying. Attributes, names and links remain readable.
+    public var readError: (any Error)? {
+        get { tree.state.withLock { $0.readError } }
+        set { tree.state.withLock { $0.readError = newValue } }
+    }
+
+    public func write(_ data: Data, to url: URL) throws {
+        if let writeError { throw writeError }
+        try replaceContents(of: url, with: data)
+    }
+
+    public func read(from url: URL) throws -> Data {
+        if let readError { throw readError }
+        return try contents(of: url)
+    }
+}
+
+/// Support for crash explorers: the tree as a value, and a recording of every later change.
+extension InMemoryFileSystem {
+    /// All named files as all processes see them now.
+    package var image: DiskImage {
+        tree.state.withLock { $0.image }
+    }
+
+    /// The number of a file in images and effects, which is never used for another one and survives a crash; the number in
+    /// its status is reused.
+    package func identity(of file: FileReference) throws(FileSystemError) -> UInt64 {
+        try perform(.status, file.path) { (state) throws(Errno) in state.inodes[try state.inode(of: file)].number }
+    }
+
+    /// Discards the recording and starts a new one, for all processes; `reset()` ends it.
+    package func startRecordingEffects() {
+        tree.state.withLock { $0.recording = EffectRecording() }
+    }
+
+    /// Returns and clears the recording, which continues.
+    package func takeEffects() -> [RecordedEffect] {
+        tree.state.withLock { state in
+            let effects = state.recording?.effects ?? []
+            state.recording?.effects = []
+            return effects
+        }
+    }
+
+    /// Records a mark between earlier and later changes.
+    package func recordMark(_ number: Int) {
+        tree.state.withLock { $0.record(.mark(number)) }
+    }
+
+    /// Records a failed synchronisation; called by the wrapper that injects the failure.
+    ///
+    /// The data that it would have covered stays undetermined: later successes do not cover it.
+    package func recordFailedSynchronization(
+        of descriptor: Descriptor, _ level: SyncLevel = .full
+    ) throws(FileSystemError) {
+        try perform(.synchronize) { (state) throws(Errno) in
+            state.failToSynchronize(state.openFiles[try state.openFile(descriptor)].inode, level)
         }
     }
 }

@@ -73,3 +73,109 @@ extension InMemoryFileSystem.State {
         }
     }
 }
+
+extension InMemoryFileSystem.State {
+    /// The requested access to a file, as the bits of one class in its mode.
+    struct Access: OptionSet {
+        let rawValue: UInt8
+        static let execute = Access(rawValue: 1)
+        static let write = Access(rawValue: 2)
+        static let read = Access(rawValue: 4)
+    }
+
+    /// Whether the current process has this access.
+    @inline(__always) func permits(_ access: Access, to index: Int) -> Bool {
+        if isSuperuser {
+            guard access.contains(.execute), !isDirectory(index) else { return true }
+            return !inodes[index].permissions.isDisjoint(with: [.ownerExecute, .groupExecute, .otherExecute])
+        }
+        return processes[current].isPermitted(
+            access, by: inodes[index].permissions, owner: inodes[index].owner, group: inodes[index].group)
+    }
+
+    @inline(__always) func require(_ access: Access, to index: Int) throws(Errno) {
+        guard permits(access, to: index) else { throw .permissionDenied }
+    }
+
+    func isOwner(of index: Int) -> Bool {
+        isSuperuser || processes[current].user == inodes[index].owner
+    }
+
+    @inline(__always) func isReadOnly(_ index: Int) -> Bool { devices[inodes[index].device].isReadOnly }
+
+    @inline(__always) func requireWritableDevice(_ index: Int) throws(Errno) {
+        guard !isReadOnly(index) else { throw .readOnlyFileSystem }
+    }
+
+    /// Requires permission to add a name to a directory.
+    @inline(__always) func requirePermissionToCreate(in directory: Int) throws(Errno) {
+        guard !isRemovedDirectory(directory) else { throw .noSuchFileOrDirectory }
+        try require([.write, .execute], to: directory)
+    }
+
+    /// Requires permission to open an existing file with the create option: in a world-writable sticky directory, a
+    /// special file of a third party may not be opened (`may_create_in_sticky` of Linux).
+    func requirePermissionToOpenForCreation(_ index: Int, in directory: Int) throws(Errno) {
+        guard options.profile == .linux, !isRegular(index), inodes[index].kind != .fifo,
+            inodes[directory].permissions.contains([.saveText, .otherWrite])
+        else { return }
+        let owner = inodes[index].owner
+        guard owner == inodes[directory].owner || owner == processes[current].user else { throw .permissionDenied }
+    }
+
+    /// Requires permission to remove the name of `victim` from a directory, or to replace it by a directory or another
+    /// file.
+    func mayRemove(_ victim: Int, from directory: Int, asDirectory: Bool) throws(Errno) {
+        try require([.write, .execute], to: directory)
+        if inodes[directory].permissions.contains(.saveText), !isOwner(of: victim), !isOwner(of: directory) {
+            throw .notPermitted
+        }
+        if asDirectory {
+            guard isDirectory(victim) else { throw .notDirectory }
+        } else if isDirectory(victim) {
+            throw options.profile == .darwin ? .notPermitted : .isDirectory
+        }
+    }
+
+    /// `protected_hardlinks`: a user who does not own a file may link it only with read and write permission.
+    func mayLink(_ index: Int) throws(Errno) {
+        guard options.profile == .linux, !isOwner(of: index) else { return }
+        let permissions = inodes[index].permissions
+        let isPrivileged = permissions.contains(.setUserID) || permissions.contains([.setGroupID, .groupExecute])
+        guard isRegular(index), !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
+    }
+
+    /// The permissions that remain after an unprivileged process changes the content of a file.
+    func permissionsAfterWrite(_ index: Int) -> FilePermissions {
+        var permissions = inodes[index].permissions
+        guard !isSuperuser, isRegular(index) else { return permissions }
+        permissions.remove(.setUserID)
+        if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
+        return permissions
+    }
+
+    /// Whether a change of content or owner clears the set-group-id bit: if the group may execute the file, or the
+    /// process is not in the group.
+    func dropsSetGroupID(_ index: Int) -> Bool {
+        inodes[index].permissions.contains(.groupExecute)
+            || !isSuperuser && !processes[current].isMember(of: inodes[index].group)
+    }
+}
+
+extension InMemoryFileSystem.Process {
+    /// Whether an unprivileged process has this access (`path_resolution(7)`): only the first matching class applies.
+    fileprivate func isPermitted(
+        _ access: InMemoryFileSystem.State.Access, by permissions: FilePermissions, owner: UserID, group: GroupID
+    ) -> Bool {
+        let shift: UInt32
+        if user == owner {
+            shift = 6
+        } else if isMember(of: group) {
+            shift = 3
+        } else {
+            shift = 0
+        }
+        let bits = UInt32(truncatingIfNeeded: permissions.rawValue)
+        return InMemoryFileSystem.State.Access(rawValue: UInt8(bits >> shift & 7)).isSuperset(of: access)
+    }
+}

@@ -150,3 +150,104 @@ extension InMemoryFileSystem.State {
         if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
     }
 }
+
+/// FIFOs (`fifo(7)`, `pipe(7)`). No call blocks: it fails like a non-blocking one on Linux.
+extension InMemoryFileSystem.State {
+    /// Requires the other end of a FIFO: to open it for writing, a reader; to open it for reading, a writer, unless the
+    /// open is non-blocking. A FIFO opened for both has both ends.
+    func requireOtherEnd(
+        of index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
+    ) throws(Errno) {
+        switch mode {
+        case .writeOnly: guard hasReader(index) else { throw .noSuchAddressOrDevice }
+        case .readOnly where !flags.contains(.nonBlocking):
+            guard hasWriter(index) else { throw .noSuchAddressOrDevice }
+        default: break
+        }
+    }
+
+    mutating func readPipe(_ index: Int, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
+        guard !buffer.isEmpty else { return 0 }
+        guard let held = pipes[index], !held.isEmpty else {
+            if hasWriter(index) { throw .resourceTemporarilyUnavailable }
+            return 0
+        }
+        let count = pipes[index]?.read(into: buffer) ?? 0
+        noteAccess(index)
+        return count
+    }
+
+    mutating func writePipe(_ index: Int, from buffer: UnsafeRawBufferPointer) throws(Errno) -> Int {
+        guard !buffer.isEmpty else { return 0 }
+        guard hasReader(index) else { throw .brokenPipe }
+        let count = pipes[index, default: InMemoryFileSystem.Pipe()].write(buffer)
+        guard count > 0 else { throw .resourceTemporarilyUnavailable }
+        let time = now()
+        setAttributes(of: index) { $0.modified = time }
+        return count
+    }
+
+    /// Discards the content of a FIFO once no process has it open.
+    mutating func drainPipe(_ index: Int) {
+        guard pipes[index] != nil, !hasReader(index), !hasWriter(index) else { return }
+        pipes[index] = nil
+    }
+
+    private func hasReader(_ index: Int) -> Bool {
+        openFiles.contains { $0.inode == index && $0.isReadable }
+    }
+
+    private func hasWriter(_ index: Int) -> Bool {
+        openFiles.contains { $0.inode == index && $0.isWritable }
+    }
+}
+
+extension InMemoryFileSystem {
+    /// The content of a FIFO, in pages as on Linux (`fs/pipe.c`), so that it is full at the same byte.
+    struct Pipe {
+        private struct Page {
+            var bytes: [UInt8]
+            var start = 0
+        }
+
+        private static let pageSize = 4096
+        private static let maximumPageCount = 16
+        private var pages: [Page] = []
+
+        var isEmpty: Bool { pages.isEmpty }
+
+        /// Removes as many bytes as there are and fit, in FIFO order.
+        mutating func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+            var done = 0
+            var emptied = 0
+            while done < buffer.count, emptied < pages.count {
+                let page = pages[emptied]
+                let count = min(buffer.count - done, page.bytes.count - page.start)
+                UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
+                    .copyBytes(from: page.bytes[page.start..<page.start + count])
+                done += count
+                pages[emptied].start += count
+                if pages[emptied].start == page.bytes.count { emptied += 1 }
+            }
+            pages.removeFirst(emptied)
+            return done
+        }
+
+        /// Accepts as many bytes as there are pages for; the rest of the last page is used only for the odd end of a
+        /// write, and only if that fits completely. So up to a page is written completely or not at all.
+        mutating func write(_ buffer: UnsafeRawBufferPointer) -> Int {
+            var done = 0
+            let odd = buffer.count % Self.pageSize
+            if odd > 0, let last = pages.indices.last, pages[last].bytes.count + odd <= Self.pageSize {
+                pages[last].bytes += buffer[..<odd]
+                done = odd
+            }
+            while done < buffer.count, pages.count < Self.maximumPageCount {
+                let count = min(Self.pageSize, buffer.count - done)
+                pages.append(Page(bytes: Array(buffer[done..<done + count])))
+                done += count
+            }
+            return done
+        }
+    }
+}

@@ -1,3 +1,4 @@
+import Dispatch
 import SystemPackage
 
 extension InMemoryFileSystem.State {
@@ -105,7 +106,7 @@ extension InMemoryFileSystem.State {
         guard truncates else { return }
         if let writeError { throw failure(because: writeError) }
         let permissions = permissionsAfterWrite(index)
-        inodes[index].permissions = permissions
+        if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
         setSize(0, of: index)
     }
 
@@ -141,5 +142,222 @@ extension InMemoryFileSystem.State {
         openFiles.remove(file)
         if inodes[index].kind == .fifo { drainPipe(index) }
         release(index)
+    }
+}
+
+extension InMemoryFileSystem.State {
+    /// Starts a process in the root directory and returns its index in the table.
+    mutating func add(_ process: InMemoryFileSystem.Process) -> Int {
+        hold(Self.root)
+        guard let free = processes.firstIndex(where: { !$0.isAlive }) else {
+            processes.append(process)
+            return processes.count - 1
+        }
+        processes[free] = process
+        return free
+    }
+
+    /// Ends a process and frees its slot.
+    mutating func remove(_ process: Int) {
+        closeAll(of: process)
+        watches.removeAll { $0.process == process }
+        // A call of the process that waits for a lock finds its descriptor closed.
+        for waiter in lockWaiters { waiter.signal() }
+        lockWaiters = []
+        release(processes[process].workingDirectory)
+        processes[process].isAlive = false
+    }
+
+    /// Ends a process and starts another one of the same user in its slot.
+    mutating func restart(_ process: Int) {
+        closeAll(of: process)
+        watches.removeAll { $0.process == process }
+        let directory = processes[process].workingDirectory
+        processes[process].workingDirectory = Self.root
+        hold(Self.root)
+        release(directory)
+    }
+
+    mutating func changeDirectory(_ path: POSIXPath) throws(Errno) {
+        let index = try resolve(path, at: .workingDirectory, followsLinks: true)
+        guard isDirectory(index) else { throw .notDirectory }
+        try require(.execute, to: index)
+        let old = processes[current].workingDirectory
+        processes[current].workingDirectory = index
+        hold(index)
+        release(old)
+    }
+
+    mutating func mount(at path: POSIXPath, _ device: InMemoryFileSystem.Device) throws(Errno) {
+        let index = try resolve(path, at: .workingDirectory, followsLinks: true)
+        guard isDirectory(index) else { throw .notDirectory }
+        guard index != Self.root, !inodes[index].isMountPoint else { throw .resourceBusy }
+        guard names[index].count == 0 else { throw .directoryNotEmpty }
+        devices[inodes[index].device].usedInodes -= 1
+        devices.append(device)
+        devices[devices.count - 1].usedInodes = 1
+        inodes[index].device = devices.count - 1
+        inodes[index].isMountPoint = true
+    }
+
+    /// The index of the device that contains `path`.
+    mutating func device(at path: POSIXPath) throws(Errno) -> Int {
+        inodes[try resolve(path, at: .workingDirectory, followsLinks: true)].device
+    }
+}
+
+extension InMemoryFileSystem {
+    /// One process of the file system: its identity and open descriptors.
+    struct Process: Sendable {
+        var user: UserID
+        var group: GroupID
+        var groups: [GroupID]
+        var umask: FilePermissions
+        /// The index of its working directory in the table of inodes.
+        var workingDirectory = 0
+        var descriptors = DescriptorTable()
+        /// Whether the slot in the table of processes is used.
+        var isAlive = true
+
+        var isSuperuser: Bool { user.rawValue == 0 }
+
+        func isMember(of other: GroupID) -> Bool { other == group || groups.contains(other) }
+    }
+
+    /// The open file of each descriptor of a process.
+    struct DescriptorTable: Sendable {
+        /// Lower numbers belong to the standard streams, which every process has and the file system never assigns.
+        static let firstNumber = 3
+
+        private var openFiles: [Int32] = []
+        private var lowestFree = 0
+        private(set) var count = 0
+
+        /// The index of the open file in the table of open files.
+        subscript(_ descriptor: Descriptor) -> Int? {
+            let index = Int(descriptor.rawValue) - Self.firstNumber
+            guard openFiles.indices.contains(index), openFiles[index] >= 0 else { return nil }
+            return Int(openFiles[index])
+        }
+
+        /// All descriptors, in ascending order.
+        var all: [Descriptor] {
+            openFiles.indices.filter { openFiles[$0] >= 0 }
+                .map { Descriptor(rawValue: Int32($0 + Self.firstNumber)) }
+        }
+
+        /// Assigns the lowest free number.
+        mutating func insert(_ openFile: Int) -> Descriptor {
+            let index = lowestFree
+            if index == openFiles.count {
+                openFiles.append(Int32(openFile))
+            } else {
+                openFiles[index] = Int32(openFile)
+            }
+            count += 1
+            repeat { lowestFree += 1 } while lowestFree < openFiles.count && openFiles[lowestFree] >= 0
+            return Descriptor(rawValue: Int32(index + Self.firstNumber))
+        }
+
+        /// Frees a number and returns its open file.
+        mutating func remove(_ descriptor: Descriptor) -> Int? {
+            guard let openFile = self[descriptor] else { return nil }
+            let index = Int(descriptor.rawValue) - Self.firstNumber
+            openFiles[index] = -1
+            lowestFree = min(lowestFree, index)
+            count -= 1
+            return openFile
+        }
+    }
+}
+
+extension InMemoryFileSystem {
+    /// An open file description, which duplicated descriptors share.
+    struct OpenFile: Sendable {
+        /// The index of the inode in the table of inodes.
+        var inode: Int
+        var offset: Int64 = 0
+        var isReadable: Bool
+        var isWritable: Bool
+        var appends: Bool
+        var lock = LockMode.unlocked
+        /// The number of descriptors that refer to it; 0 for a free slot in the table.
+        var descriptorCount = 1
+    }
+
+    /// The open files of all processes; slots of closed ones are reused.
+    struct OpenFileTable: Sendable {
+        private var files: [OpenFile] = []
+        private var free: [Int32] = []
+
+        subscript(_ index: Int) -> OpenFile {
+            get { files[index] }
+            _modify { yield &files[index] }
+        }
+
+        mutating func insert(_ file: OpenFile) -> Int {
+            guard let index = free.popLast() else {
+                files.append(file)
+                return files.count - 1
+            }
+            files[Int(index)] = file
+            return Int(index)
+        }
+
+        /// Whether any open file matches.
+        func contains(where matches: (OpenFile) -> Bool) -> Bool {
+            files.contains { $0.descriptorCount > 0 && matches($0) }
+        }
+
+        mutating func remove(_ index: Int) {
+            free.append(Int32(index))
+        }
+    }
+}
+
+extension InMemoryFileSystem.State {
+    /// The result of a lock request.
+    enum LockAnswer: Sendable {
+        case done
+        /// Another open file holds a conflicting lock; ask again once this is signalled.
+        case wait(DispatchSemaphore)
+    }
+
+    /// Takes, changes or releases the lock of an open file.
+    ///
+    /// A change is a release and a request, as on Linux: if the request fails, the old lock is lost.
+    mutating func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(Errno) -> LockAnswer {
+        let file = try openFile(descriptor)
+        guard openFiles[file].lock != mode else { return .done }
+        unlock(file)
+        let index = openFiles[file].inode
+        switch mode {
+        case .unlocked:
+            return .done
+        case .shared where inodes[index].lockCount >= 0:
+            inodes[index].lockCount += 1
+        case .exclusive where inodes[index].lockCount == 0:
+            inodes[index].lockCount = -1
+        case .shared, .exclusive:
+            guard waiting else { throw .resourceTemporarilyUnavailable }
+            let semaphore = DispatchSemaphore(value: 0)
+            lockWaiters.append(semaphore)
+            return .wait(semaphore)
+        }
+        openFiles[file].lock = mode
+        return .done
+    }
+
+    /// Releases the lock of an open file, if it has one.
+    mutating func unlock(_ file: Int) {
+        let index = openFiles[file].inode
+        switch openFiles[file].lock {
+        case .unlocked: return
+        case .shared: inodes[index].lockCount -= 1
+        case .exclusive: inodes[index].lockCount = 0
+        }
+        openFiles[file].lock = .unlocked
+        for waiter in lockWaiters { waiter.signal() }
+        lockWaiters = []
     }
 }

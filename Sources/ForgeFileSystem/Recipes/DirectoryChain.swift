@@ -117,15 +117,32 @@ extension POSIXFileSystem {
         let granted = try status(path, at: directory, followsSymbolicLinks: false).permissions
         guard granted != permissions else { return }
         do {
-            try setPermissions(permissions, of: .path(path, at: directory, followsSymbolicLinks: false))
+            try setExactPermissions(permissions, of: path, at: directory)
             // Otherwise a power cut could restore the mode that mkdir(2) set.
             try withDirectory(path, at: directory) { (created) throws(FileSystemError) in
-                try synchronize(created, .full)
+                try synchronizeDirectory(created)
             }
         } catch {
             // A directory that cannot be entered would make every later call fail.
             do { try removeDirectory(path, at: directory) } catch _ {}
             throw error
+        }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Sets the mode of a new directory. Without `/proc` and before Linux 6.6, only that of an open directory can be set
+    /// without following a link.
+    private func setExactPermissions(
+        _ permissions: FilePermissions, of path: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try setPermissions(permissions, of: .path(path, at: directory, followsSymbolicLinks: false))
+        } catch  where error.errno.isMissingFeature {
+            let created = try open(path, at: directory, .readOnly, options: [.directory, .noFollow])
+            try closing(created) { () throws(FileSystemError) in
+                try setPermissions(permissions, of: .descriptor(created))
+            }
         }
     }
 }
@@ -137,7 +154,7 @@ extension POSIXFileSystem {
     package func synchronizeParent(of path: POSIXPath) throws(FileSystemError) {
         try withParent(path.splitLast().parent, at: .workingDirectory, resolution: []) {
             (parent) throws(FileSystemError) in
-            try withPathInErrors(path) { () throws(FileSystemError) in try synchronize(parent, .full) }
+            try withPathInErrors(path) { () throws(FileSystemError) in try synchronizeDirectory(parent) }
         }
     }
 
@@ -193,13 +210,21 @@ extension POSIXFileSystem {
         // The root directory is its own parent, so the loop ends there at the latest.
         guard flushed.insert(DirectoryIdentity(status)).inserted else { return false }
         do {
-            try withPathInErrors(path) { () throws(FileSystemError) in try synchronize(directory, .full) }
-        } catch  where error.errno.isRefusal {
-            return true
-        } catch  where error.errno == .readOnlyFileSystem || error.errno.isMissingFeature {
-            return true  // Nothing can be pending there, or the file system cannot synchronise directories at all.
+            try withPathInErrors(path) { () throws(FileSystemError) in try synchronizeDirectory(directory) }
+        } catch  where error.errno.isRefusal || error.errno == .readOnlyFileSystem {
+            return true  // Another program's, or nothing can be pending there.
         }
         return true
+    }
+
+    /// Makes the names in a directory durable, where the file system can synchronise directories at all: `EINVAL`,
+    /// `ENOSYS` and `ENOTSUP` (Samba) mean that it writes names before it answers, or offers nothing else.
+    package func synchronizeDirectory(_ directory: Descriptor) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try synchronize(directory, .full)
+        } catch  where error.errno.isMissingFeature {
+            return
+        }
     }
 
     private func openIfAllowed(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor? {

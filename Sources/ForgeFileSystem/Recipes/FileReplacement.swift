@@ -42,16 +42,12 @@ extension POSIXFileSystem {
     }
 
     /// The same with a temporary name that only the caller uses; removes a file that an earlier attempt left there.
-    ///
-    /// `whileMoving` is called with the rename, and calls it.
     package func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
-        durability: Durability, temporary: POSIXPath,
-        whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void,
-        content: (Descriptor) throws(FileSystemError) -> Void
+        durability: Durability, temporary: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let descriptor = try createAnew(temporary, at: directory, .writeOnly, permissions)
-        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content, whileMoving)
+        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
     }
 
     /// Replaces a file durably like `replaceFile`, and returns the open new file.
@@ -77,12 +73,9 @@ extension POSIXFileSystem {
     private func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ permissions: FilePermissions,
         _ durability: Durability, _ temporary: POSIXPath, _ descriptor: Descriptor,
-        _ content: (Descriptor) throws(FileSystemError) -> Void,
-        _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {
-            (move) throws(FileSystemError) in try move()
-        }
+        _ content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        try writeAndMove(temporary, to: name, at: directory, mode, durability, whileMoving) {
+        try writeAndMove(temporary, to: name, at: directory, mode, durability) {
             () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try fill(descriptor, permissions, durability, content)
@@ -95,16 +88,11 @@ extension POSIXFileSystem {
     /// that fails.
     private func writeAndMove(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
-        _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {
-            (move) throws(FileSystemError) in try move()
-        },
         filling fill: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do {
             try withPathInErrors(temporary, fill)
-            try whileMoving { () throws(FileSystemError) in
-                try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
-            }
+            try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
         } catch {
             // The first failure is the one to report.
             do { try unlink(temporary, at: directory) } catch _ {}
@@ -125,7 +113,7 @@ extension POSIXFileSystem {
     /// Makes the name of the new file durable after the rename.
     private func synchronizeName(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         do {
-            try synchronize(directory, .full)
+            try synchronizeDirectory(directory)
         } catch {
             throw error.withVisibleEffect(at: name)
         }

@@ -10,6 +10,10 @@ package final class LazyStoreDirectory: Sendable {
     package let fileSystem: any POSIXFileSystem
     package let path: POSIXPath
 
+    /// The threads for calls that may wait for the directory's device, which all stores of this process in it share.
+    package let lane: BlockingLane
+
+    private let turnPatience: Duration?
     private let prepare: @Sendable (POSIXPath) throws(FileSystemError) -> Void
     private let opened = Mutex<StoreDirectory?>(nil)
     /// The directory prepared for writing. The lock is held during the preparation, which may take several flushes.
@@ -18,13 +22,17 @@ package final class LazyStoreDirectory: Sendable {
     /// - Parameters:
     ///   - path: The directory.
     ///   - fileSystem: The file system of the directory.
+    ///   - turnPatience: How long a change blocks its thread while another process changes names in its directory; nil
+    ///     for changes that exclude no others.
     ///   - prepare: Prepares the directory once before the first write, after its creation.
     package init(
-        _ path: POSIXPath, on fileSystem: any POSIXFileSystem,
+        _ path: POSIXPath, on fileSystem: any POSIXFileSystem, turnPatience: Duration? = StoreDirectory.turnPatience,
         prepare: @escaping @Sendable (POSIXPath) throws(FileSystemError) -> Void = { (_) throws(FileSystemError) in }
     ) {
         self.path = path
         self.fileSystem = fileSystem
+        self.turnPatience = turnPatience
+        lane = fileSystem is SystemFileSystem ? .lane(of: path) : BlockingLane()
         self.prepare = prepare
     }
 
@@ -33,7 +41,7 @@ package final class LazyStoreDirectory: Sendable {
         do {
             let status = try fileSystem.status(path)
             if let directory = opened.withLock({ $0 }), directory.isDirectory(status) { return directory }
-            let new = try StoreDirectory(existing: path, on: fileSystem)
+            let new = try StoreDirectory(existing: path, on: fileSystem, turnPatience: turnPatience)
             return opened.withLock { directory in
                 // Another thread may have opened it meanwhile; only one object may record the names of temporary files.
                 if let directory, directory.isSame(as: new) { return directory }
@@ -46,8 +54,11 @@ package final class LazyStoreDirectory: Sendable {
         }
     }
 
-    /// Whether a directory was prepared for writing, so that the next write waits for no flush unless it was replaced.
-    package var isPrepared: Bool { prepared.withLockIfAvailable { $0 != nil } ?? false }
+    /// The directory that was opened last, if files that are in memory can be read in it without waiting.
+    var openedLocally: StoreDirectory? {
+        guard let directory = opened.withLock({ $0 }), directory.isReadCached else { return nil }
+        return directory
+    }
 
     /// The directory at the path now, created durably if it is missing, and prepared for writing.
     package func forWriting() throws(FileSystemError) -> StoreDirectory {

@@ -1,9 +1,10 @@
 import Synchronization
 import SystemPackage
 
-/// A new file of a store while its content is written: open under a temporary name in the directory of its key.
+/// A new file of a store, under a temporary name in the directory of its key: open while its content is written, and
+/// closed after that unless its content may be needed again.
 ///
-/// ``StoreDirectory/place(_:_:expecting:durability:flushesNames:)`` renames it. A file that is not placed is removed by
+/// ``StoreDirectory/place(_:_:expecting:durability:flushesNames:isFresh:)`` renames it. A file that is not placed is removed by
 /// ``discard()`` or `deinit`, and after a kill by the next store, because its name is recorded. It is beside its key,
 /// not in the root, because a rename across directories may leave both names after a power cut. Methods block.
 package final class StagedFile: Sendable {
@@ -13,8 +14,16 @@ package final class StagedFile: Sendable {
     /// The directory of the key, the root's own descriptor for keys in the root.
     fileprivate let directory: Descriptor
     private let journal: TemporaryFileJournal
-    /// Nil after the file was discarded.
-    private let file: Mutex<Descriptor?>
+
+    private enum Content {
+        case open(Descriptor)
+        /// Complete and closed.
+        case closed(FileStatus)
+        /// Placed or removed.
+        case none
+    }
+
+    private let content: Mutex<Content>
 
     fileprivate init(_ key: RelativeKey, in store: StoreDirectory, at parent: Descriptor) throws(FileSystemError) {
         let fileSystem = store.fileSystem
@@ -30,7 +39,7 @@ package final class StagedFile: Sendable {
             throw error
         }
         do throws(FileSystemError) {
-            file = Mutex(try Self.create(name.path, at: directory, on: fileSystem))
+            content = Mutex(.open(try Self.create(name.path, at: directory, on: fileSystem)))
         } catch {
             journal.giveBackIfFree(name, at: directory)
             if key.isNested { fileSystem.discard(directory) }
@@ -56,31 +65,60 @@ package final class StagedFile: Sendable {
 
     /// Calls `body` with the open file; a ``discard()`` from another thread waits for it.
     ///
-    /// - Throws: `EBADF` of a write after ``discard()``.
+    /// - Throws: `EBADF` of a write after ``discard()``, and after ``finish(_:keepingOpen:)`` has closed the file.
     package func withFile<Result>(
         _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         var result: Swift.Result<Result, FileSystemError> = .failure(FileSystemError(.write, .badFileDescriptor))
-        file.withLock { file in
-            guard let file else { return }
-            result = Swift.Result { () throws(FileSystemError) in try body(file) }
+        content.withLock { content in
+            guard case .open(let file) = content else { return }
+            result = Swift.Result { () throws(FileSystemError) in
+                try store.fileSystem.withPathInErrors(name.path) { () throws(FileSystemError) in try body(file) }
+            }
         }
         return try result.get()
     }
 
-    /// Ends the content: sets the modification time and, unless the durability is `.none`, starts to write the content
-    /// to the device without waiting for it.
-    package func finishContent(_ durability: Durability) throws(FileSystemError) {
-        try withFile { (file) throws(FileSystemError) in
+    /// Starts to write the content to the device without waiting for it.
+    package func startWritingBack() throws(FileSystemError) {
+        try withFile { (file) throws(FileSystemError) in store.fileSystem.startWritingBack(file) }
+    }
+
+    /// Ends the content: sets the modification time, and synchronises as `durability` says. Does nothing once the file is
+    /// closed.
+    ///
+    /// - Parameters:
+    ///   - durability: The failures that the content survives.
+    ///   - keepsOpen: Whether the file stays open, so that its content can be stored again if the directory of the key
+    ///     is removed before ``StoreDirectory/place(_:_:expecting:durability:flushesNames:isFresh:)``.
+    /// - Throws: `EBADF` of a write after ``discard()``.
+    package func finish(_ durability: Durability, keepingOpen keepsOpen: Bool = false) throws(FileSystemError) {
+        if case .closed = content.withLock({ $0 }) { return }
+        let status = try withFile { (file) throws(FileSystemError) in
             store.setPreciseTime(of: file)
-            if durability != .none { store.fileSystem.startWritingBack(file) }
+            if let level = durability.contentLevel { try store.fileSystem.synchronize(file, level) }
+            return try store.fileSystem.status(of: .descriptor(file))
+        }
+        guard !keepsOpen else { return }
+        let open = content.withLock { content -> Descriptor? in
+            guard case .open(let file) = content else { return nil }
+            content = .closed(status)
+            return file
+        }
+        guard let open else { return }
+        // Some file systems report a failed write only now.
+        try store.fileSystem.withPathInErrors(name.path) { () throws(FileSystemError) in
+            try store.fileSystem.close(open)
         }
     }
 
-    /// Synchronises the content as `durability` says.
-    package func synchronize(_ durability: Durability) throws(FileSystemError) {
-        guard let level = durability.contentLevel else { return }
-        try withFile { (file) throws(FileSystemError) in try store.fileSystem.synchronize(file, level) }
+    /// The status of the complete content, and whether the file is open.
+    fileprivate func status() throws(FileSystemError) -> (FileStatus, isOpen: Bool) {
+        if case .closed(let status) = content.withLock({ $0 }) { return (status, false) }
+        let status = try withFile { (file) throws(FileSystemError) in
+            try store.fileSystem.status(of: .descriptor(file))
+        }
+        return (status, true)
     }
 
     /// Closes the file and removes it.
@@ -97,8 +135,15 @@ package final class StagedFile: Sendable {
     }
 
     private func close(_ release: (Descriptor) -> Void) {
-        guard let descriptor = file.withLock({ $0.take() }) else { return }
-        store.fileSystem.discard(descriptor)
+        let last = content.withLock { content in
+            defer { content = .none }
+            return content
+        }
+        switch last {
+        case .none: return
+        case .open(let file): store.fileSystem.discard(file)
+        case .closed: break
+        }
         release(directory)
         if key.isNested { store.fileSystem.discard(directory) }
     }
@@ -107,73 +152,128 @@ package final class StagedFile: Sendable {
 extension StoreDirectory {
     /// Creates an empty file under a temporary name beside a key, and the directories of the key, which are durable
     /// with `.full`.
-    package func stage(_ key: RelativeKey, _ durability: Durability) throws(FileSystemError) -> StagedFile {
-        try withDurableParent(of: key, durability) { (parent, _) throws(FileSystemError) in
-            try StagedFile(key, in: self, at: parent)
+    ///
+    /// - Parameters:
+    ///   - key: The key of the file.
+    ///   - durability: The durability of the directories.
+    ///   - mode: How the file will be placed, to find out early whether it can be; nil to find that out later.
+    /// - Returns: The file, open.
+    /// - Throws: As ``place(_:_:expecting:durability:flushesNames:isFresh:)``.
+    package func stage(
+        _ key: RelativeKey, _ durability: Durability, _ mode: RenameMode? = nil
+    ) throws(FileSystemError) -> StagedFile {
+        try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
+            if let mode {
+                try synchronizingPresence(of: key, at: parent, durability) { () throws(FileSystemError) in
+                    try requireReplaceable(name, at: parent, mode, key)
+                }
+            }
+            return try StagedFile(key, in: self, at: parent)
         }
+    }
+
+    /// Stages a complete file with the content of another one, which is open.
+    package func stage(
+        copyOf file: StagedFile, _ durability: Durability, keepingOpen keepsOpen: Bool
+    ) throws(FileSystemError) -> StagedFile {
+        let copy = try stage(file.key, durability)
+        do throws(FileSystemError) {
+            try file.withFile { (content) throws(FileSystemError) in
+                try copy.withFile { (new) throws(FileSystemError) in
+                    try fileSystem.copyContent(of: content, to: new)
+                    try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: content), of: new)
+                }
+            }
+            try copy.finish(durability, keepingOpen: keepsOpen)
+        } catch {
+            copy.discard()
+            throw error
+        }
+        return copy
     }
 
     /// Renames a staged file to its key.
     ///
     /// - Parameters:
-    ///   - file: A file of this store, synchronised as `durability` says.
+    ///   - file: A complete file of this store, synchronised as `durability` says.
     ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if the file exists.
     ///   - expected: The revision that the existing file must have; nil for any, and for none.
     ///   - durability: Whether the name is synchronised.
     ///   - flushesNames: Whether that happens at once; otherwise the caller synchronises several names with
     ///     ``synchronizeParents(of:)``.
+    ///   - isFresh: Whether the file was staged by the same call, so that its directory need not be opened again.
     /// - Returns: The status of the stored file.
-    /// - Throws: `ECANCELED` of a rename if there is no file with the expected revision; for an existing file as
-    ///   ``replace(_:_:durability:content:)``.
+    /// - Throws: `ECANCELED` of a rename if there is no file with the expected revision; `ELOOP`, `EMLINK` or `ENOTSUP`
+    ///   if the existing file is a link, has several hard links or is not regular: it does not belong to the store, and
+    ///   is kept. An error with ``FileSystemError/isTakenTurn`` if another process keeps the turn. `ENOENT` if the
+    ///   directory of the key was removed and the file is closed. The file stays staged, unless
+    ///   ``FileSystemError/isEffectVisible`` is set.
     @discardableResult
     package func place(
         _ file: StagedFile, _ mode: RenameMode, expecting expected: FileRevision? = nil, durability: Durability,
-        flushesNames: Bool = true
+        flushesNames: Bool = true, isFresh: Bool = false
     ) throws(FileSystemError) -> FileStatus {
-        let (status, isMoved) = try file.withFile { (content) throws(FileSystemError) in
-            var status = try fileSystem.status(of: .descriptor(content))
-            var isMoved = true
-            do throws(FileSystemError) {
-                // Staging has checked that no other store has its root on the way.
-                try withParent(of: file.key, creating: false, checkingRoots: false) {
-                    (parent, name) throws(FileSystemError) in
-                    if file.key.isNested { try requireSameDirectory(parent, file.directory) }
-                    try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
-                        let exists = try requireReplaceable(name, at: parent, mode, file.key)
-                        try excludingChanges(in: parent, isConditional: expected != nil) {
-                            () throws(FileSystemError) in
-                            if let expected, try revision(name, at: parent) != expected {
-                                throw FileSystemError(.rename, .canceled, path: file.key.path)
-                            }
-                            try fileSystem.moveIntoPlace(
-                                file.name.path, to: name, at: parent, mode, durability, isExpected: exists)
+        let (status, isOpen) = try file.status()
+        do throws(FileSystemError) {
+            try withDirectory(of: file, isFresh: isFresh) { (parent, name) throws(FileSystemError) in
+                try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
+                    let exists = try requireReplaceable(name, at: parent, mode, file.key)
+                    try takingTurn(in: parent, of: file.key) { () throws(FileSystemError) in
+                        if let expected, try revision(name, at: parent) != expected {
+                            throw FileSystemError(.rename, .canceled, path: file.key.path)
                         }
+                        try fileSystem.moveIntoPlace(
+                            file.name.path, to: name, at: parent, mode, durability, isExpected: exists)
                     }
-                    if flushesNames { try synchronizeNames(parent, file.key.path, durability) }
                 }
-            } catch  where error.errno == .noSuchFileOrDirectory {
-                // The directory was removed or replaced since the file was created, maybe with the temporary name.
-                guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
-                var stored: Descriptor?
-                defer { stored.map(fileSystem.discard) }
-                try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
-                    try fileSystem.copyContent(of: content, to: new)
-                    try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: content), of: new)
-                    if let earlier = stored.take() { fileSystem.discard(earlier) }
-                    stored = try fileSystem.duplicate(new)
-                }
-                isMoved = false
-                guard let stored else { return (status, isMoved) }
-                do throws(FileSystemError) {
-                    status = try fileSystem.status(of: .descriptor(stored))
-                } catch {
-                    throw error.withVisibleEffect(at: file.key.path)
-                }
+                if flushesNames { try synchronizeNames(parent, file.key.path, durability) }
             }
-            return (status, isMoved)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            // The directory was removed or replaced since the file was created, maybe with the temporary name.
+            guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
+            guard isOpen else { throw error }
+            return try placeCopy(of: file, mode, durability)
+        } catch  where error.isEffectVisible {
+            file.finish()
+            throw error
         }
-        if isMoved { file.finish() } else { file.discard() }
+        file.finish()
         return status
+    }
+
+    /// Stores the content of an open file anew, after the directory with its temporary name was removed.
+    private func placeCopy(
+        of file: StagedFile, _ mode: RenameMode, _ durability: Durability
+    ) throws(FileSystemError) -> FileStatus {
+        var attempts = 0
+        while true {
+            let copy = try stage(copyOf: file, durability, keepingOpen: false)
+            defer { copy.discard() }
+            do throws(FileSystemError) {
+                let status = try place(copy, mode, durability: durability, isFresh: true)
+                file.discard()
+                return status
+            } catch  where error.errno == .noSuchFileOrDirectory && file.key.isNested && attempts < 1000 {
+                attempts += 1
+            }
+        }
+    }
+
+    /// Calls `body` with the directory of a staged file and the name of its key.
+    private func withDirectory(
+        of file: StagedFile, isFresh: Bool,
+        _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        if isFresh {
+            return try fileSystem.withPathInErrors(file.key.path) { () throws(FileSystemError) in
+                try body(file.directory, file.key.path.splitLast().name)
+            }
+        }
+        // Staging has checked that no other store has its root on the way.
+        try withParent(of: file.key, creating: false, checkingRoots: false) { (parent, name) throws(FileSystemError) in
+            if file.key.isNested { try requireSameDirectory(parent, file.directory) }
+            try body(parent, name)
+        }
     }
 
     /// Makes the names in the directories of keys durable.

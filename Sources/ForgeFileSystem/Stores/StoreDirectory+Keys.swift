@@ -4,8 +4,7 @@ import SystemPackage
 extension StoreDirectory {
     /// The whole content of a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` above the maximum,
-    ///   `EMLINK` for a file with several hard links, through which another program could change it.
+    /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` above the maximum.
     package func read(_ key: RelativeKey, maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
         try withFile(key) { (descriptor) throws(FileSystemError) in
             try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
@@ -32,6 +31,8 @@ extension StoreDirectory {
         try fileSystem.status(at: location(of: key))
     }
 
+    /// Throws unless a file may be a store's. Its number of hard links does not matter: a save replaces the name, and
+    /// the other names keep the file (`cp -al`, `rsync --link-dest`, deduplicators).
     static func check(_ status: FileStatus, of key: RelativeKey) throws(FileSystemError) {
         switch status.type {
         case .regular: break
@@ -39,7 +40,6 @@ extension StoreDirectory {
         case .symbolicLink: throw FileSystemError(.open, .tooManySymbolicLinkLevels, path: key.path)
         default: throw FileSystemError(.read, .notSupported, path: key.path)
         }
-        guard status.linkCount <= 1 else { throw FileSystemError(.read, .tooManyLinks, path: key.path) }
     }
 
     /// Stores bytes under a key, creating directories as needed; see `replaceFile`.
@@ -55,28 +55,22 @@ extension StoreDirectory {
     /// Stores the bytes that `content` writes under a key; `content` may be called again if the directory is removed
     /// meanwhile.
     ///
-    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if the existing file is a link, has several hard
-    ///   links or is not regular: it does not belong to the store, and is kept.
+    /// - Throws: As ``stage(_:_:_:)`` and ``place(_:_:expecting:durability:flushesNames:isFresh:)``.
     package func replace(
         _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
         content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        let journal = try openJournal()
-        let directory = key.path.splitLast().parent
-        try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
-            try synchronizingPresence(of: key, at: parent, durability) { () throws(FileSystemError) in
-                try requireReplaceable(name, at: parent, mode, key)
-                try journal.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
-                    (temporary) throws(FileSystemError) in
-                    try fileSystem.replaceFile(
-                        name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary
-                    ) { (move) throws(FileSystemError) in
-                        try excludingChanges(in: parent) { () throws(FileSystemError) in try move() }
-                    } content: { (file) throws(FileSystemError) in
-                        try content(file)
-                        setPreciseTime(of: file)
-                    }
-                }
+        var attempts = 0
+        while true {
+            let file = try stage(key, durability, mode)
+            defer { file.discard() }
+            do throws(FileSystemError) {
+                try file.withFile(content)
+                try file.finish(durability)
+                try place(file, mode, durability: durability, isFresh: true)
+                return
+            } catch  where error.errno == .noSuchFileOrDirectory && key.isNested && attempts < 1000 {
+                attempts += 1
             }
         }
     }
@@ -99,7 +93,7 @@ extension StoreDirectory {
     ///   - restore: Reverts `claim` after the rename failed.
     /// - Throws: The errors of `claim` and `restore`; `EXDEV` if the key's directory is on another device; `EINVAL`,
     ///   `ENOSYS` or `ENOTSUP` if an exclusive rename is requested but not supported; for an existing file as
-    ///   ``replace(_:_:durability:content:)``.
+    ///   ``place(_:_:expecting:durability:flushesNames:isFresh:)``.
     package func adopt(
         as key: RelativeKey, _ mode: RenameMode, durability: Durability,
         claim: (_ root: Descriptor) throws(FileSystemError) -> POSIXPath, restore: () throws(FileSystemError) -> Void
@@ -110,7 +104,7 @@ extension StoreDirectory {
                 try requireReplaceable(name, at: parent, mode, key)
                 let privateName = try claim(root)
                 do throws(FileSystemError) {
-                    try excludingChanges(in: parent) { () throws(FileSystemError) in
+                    try takingTurn(in: parent, of: key) { () throws(FileSystemError) in
                         try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
                     }
                 } catch {
@@ -157,11 +151,11 @@ extension StoreDirectory {
 
     /// Removes a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or
-    ///   `ENOTSUP` for a file that does not belong to the store, and is kept.
+    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP` or `ENOTSUP` for a
+    ///   file that does not belong to the store, and is kept.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
-            try excludingChanges(in: parent) { () throws(FileSystemError) in
+            try takingTurn(in: parent, of: key) { () throws(FileSystemError) in
                 let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
                 guard status.type != .directory else { throw FileSystemError(.unlink, .isDirectory, path: key.path) }
                 try Self.check(status, of: key)

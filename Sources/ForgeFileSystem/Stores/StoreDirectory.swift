@@ -13,12 +13,21 @@ package final class StoreDirectory: Sendable {
     /// The path of the root.
     package let path: POSIXPath
 
+    /// How long a change blocks its thread while another process changes names in the same directory; nil if changes
+    /// exclude no others.
+    package let turnPatience: Duration?
+
     let root: Descriptor
+    let turns = Turns()
     let flushed: FlushedDirectories
     /// False if a link was found on the path of the root.
     private let hasPathWithoutLinks = Atomic(true)
     private let identity: DirectoryIdentity
+    private let mayReadCached: Atomic<Bool>
     private let journal = Mutex<TemporaryFileJournal?>(nil)
+
+    /// How long synchronous calls wait for a turn by default.
+    package static let turnPatience: Duration = .seconds(30)
 
     /// The limits on the resolution of keys.
     static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
@@ -36,7 +45,10 @@ package final class StoreDirectory: Sendable {
     ///
     /// - Throws: `EBUSY` if it is the directory of a key-value store or of vaults, whose files have names that are
     ///   valid keys.
-    package init(existing path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+    package init(
+        existing path: POSIXPath, on fileSystem: any POSIXFileSystem,
+        turnPatience: Duration? = StoreDirectory.turnPatience
+    ) throws(FileSystemError) {
         let root = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
         do throws(FileSystemError) {
             for marker in Self.lockMarkers where try fileSystem.hasEntry(marker, at: root) {
@@ -49,8 +61,10 @@ package final class StoreDirectory: Sendable {
         }
         self.fileSystem = fileSystem
         self.path = path
+        self.turnPatience = turnPatience
         self.root = root
         flushed = FlushedDirectories(on: fileSystem)
+        mayReadCached = Atomic((fileSystem as? SystemFileSystem)?.isLocal(root) ?? false)
     }
 
     deinit {
@@ -61,6 +75,14 @@ package final class StoreDirectory: Sendable {
     func isDirectory(_ status: FileStatus) -> Bool { DirectoryIdentity(status) == identity }
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
+
+    /// Whether files that are in memory can be read without waiting for a device or a server (``CachedFile``).
+    var isReadCached: Bool {
+        get { mayReadCached.load(ordering: .relaxed) }
+        set { mayReadCached.store(newValue, ordering: .relaxed) }
+    }
+
+    func isOnSameDevice(_ status: FileStatus) -> Bool { status.device == identity.device }
 
     /// The location of a key from this open directory.
     func location(of key: RelativeKey) -> KeyLocation {
@@ -110,5 +132,65 @@ extension Errno {
     /// Whether a listed entry has disappeared or been replaced by a file of another type.
     package var isDisappearance: Bool {
         self == .noSuchFileOrDirectory || self == .notDirectory || self == .tooManySymbolicLinkLevels
+    }
+}
+
+/// Where the file of a key is looked up: a path from an open directory, and the limits on its resolution.
+///
+/// Either the key's path from the open root, or the whole path, which needs no open root: what is found there is in the
+/// directory that is at the root's path now, also if the root was replaced.
+struct KeyLocation: Sendable {
+    let key: RelativeKey
+    let directory: Descriptor
+    let path: POSIXPath
+    let resolution: PathResolution
+}
+
+extension POSIXFileSystem {
+    /// Opens a key's file for reading, and checks that it is a regular file of the store.
+    func openFile(at location: KeyLocation) throws(FileSystemError) -> (Descriptor, FileStatus) {
+        try namingErrors(after: location.key) { () throws(FileSystemError) in
+            let descriptor = try retryingInterrupts { () throws(FileSystemError) in
+                // Without nonBlocking, opening another program's FIFO would block.
+                try open(
+                    location.path, at: location.directory, .readOnly, options: [.noFollow, .nonBlocking],
+                    permissions: [], resolution: location.resolution)
+            }
+            do throws(FileSystemError) {
+                let status = try self.status(of: .descriptor(descriptor))
+                try StoreDirectory.check(status, of: location.key)
+                return (descriptor, status)
+            } catch {
+                discard(descriptor)
+                throw error
+            }
+        }
+    }
+
+    /// The status of a key's file or directory, or of a link itself.
+    func status(at location: KeyLocation) throws(FileSystemError) -> FileStatus {
+        try namingErrors(after: location.key) { () throws(FileSystemError) in
+            guard location.key.isNested else {
+                return try status(location.path, at: location.directory, followsSymbolicLinks: false)
+            }
+            let (parent, name) = location.path.splitLast()
+            return try withDirectory(parent, at: location.directory, resolution: location.resolution) {
+                (directory) throws(FileSystemError) in
+                try status(name, at: directory, followsSymbolicLinks: false)
+            }
+        }
+    }
+
+    /// Gives an error the path of a key, relative to the root, whichever path was resolved.
+    private func namingErrors<Result>(
+        after key: RelativeKey, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        do throws(FileSystemError) {
+            return try body()
+        } catch {
+            var named = error
+            named.path = key.path
+            throw named
+        }
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import SystemPackage
 
 /// The lock that gives a process exclusive or shared use of a store: a lock on the file `#lock`, which the system
@@ -9,12 +10,14 @@ package final class StoreLock: Sendable {
 
     /// Takes the lock, waiting at most `timeout` for its release by others.
     ///
+    /// A lock file that is never written (`isWritten` is false) may have several hard links.
+    ///
     /// - Throws: `EAGAIN` if another store object, in this process or another, still holds the lock after that time.
     package init(
         _ mode: LockMode, waitingAtMost timeout: Duration = .zero, named name: POSIXPath = .lockName,
-        at directory: Descriptor, on fileSystem: any POSIXFileSystem
+        isWritten: Bool = true, at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        let descriptor = try fileSystem.openStoreFile(name, at: directory)
+        let descriptor = try fileSystem.openStoreFile(name, at: directory, isWritten: isWritten)
         do {
             try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
                 try fileSystem.lock(descriptor, mode, waitingAtMost: timeout)
@@ -74,5 +77,108 @@ extension POSIXFileSystem {
                 pause = min(2 * pause, 0.002)
             }
         }
+    }
+}
+
+/// A conditional replacement checks a file and then replaces it. Until both are done, no store may replace or remove
+/// the file: every change of a name in a directory takes a turn, that is a lock on the directory (`flock(2)`), for the
+/// length of a rename.
+extension StoreDirectory {
+    /// Calls `body` while no other change of a name in a directory is made.
+    ///
+    /// - Parameters:
+    ///   - directory: An open directory of the store.
+    ///   - path: Its path from the root; nil for the root.
+    ///   - isOwn: Whether only this call uses the open directory: a lock belongs to an open file, and threads share the
+    ///     root.
+    ///   - body: The change.
+    /// - Returns: The result of `body`.
+    /// - Throws: An error with ``FileSystemError/isTakenTurn`` if another process, or another object of this one, keeps
+    ///   the turn longer than ``turnPatience``; the errors of `body`. Where directories cannot be locked, such as on
+    ///   some network file systems, `body` is called anyway.
+    func takingTurn<Result>(
+        in directory: Descriptor, _ path: POSIXPath?, isOwn: Bool, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        guard let turnPatience else { return try body() }
+        guard !isOwn else { return try takingTurn(of: directory, path, turnPatience, body) }
+        let own = try fileSystem.open(".", at: directory, .readOnly, options: [.directory], permissions: [])
+        defer { fileSystem.discard(own) }
+        return try takingTurn(of: own, path, turnPatience, body)
+    }
+
+    /// Calls `body` in turn in the directory of a key, whose descriptor only this call uses unless it is the root.
+    func takingTurn<Result>(
+        in parent: Descriptor, of key: RelativeKey, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        try takingTurn(in: parent, key.isNested ? key.path.splitLast().parent : nil, isOwn: key.isNested, body)
+    }
+
+    private func takingTurn<Result>(
+        of own: Descriptor, _ path: POSIXPath?, _ patience: Duration, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let result = try turns.ordered(path) { () throws(FileSystemError) -> Result? in
+            do throws(FileSystemError) {
+                try fileSystem.lock(own, .exclusive, waiting: false)
+            } catch {
+                return nil  // The wait below must not delay the changes of this process in other directories.
+            }
+            return try endingTurn(of: own, body)
+        }
+        if let result { return result }
+        do throws(FileSystemError) {
+            try fileSystem.lock(own, .exclusive, waitingAtMost: patience)
+        } catch {
+            if error.errno.isMissingLock { return try body() }
+            var error = error
+            error.path = path.map(self.path.appending) ?? self.path
+            throw error
+        }
+        return try endingTurn(of: own, body)
+    }
+
+    private func endingTurn<Result>(
+        of own: Descriptor, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        // Not left to `close`: a child process that is being started has a copy of the descriptor for a moment.
+        defer { unlock(own) }
+        return try body()
+    }
+
+    /// Unlocks a directory; tries again once, because other changes would wait for the lock.
+    private func unlock(_ directory: Descriptor) {
+        do throws(FileSystemError) {
+            try fileSystem.lock(directory, .unlocked, waiting: false)
+        } catch _ {
+            do throws(FileSystemError) { try fileSystem.lock(directory, .unlocked, waiting: false) } catch _ {}
+        }
+    }
+
+    /// Orders the changes that one object makes in the same directory, without polling.
+    final class Turns: Sendable {
+        private final class Slot: Sendable {
+            let mutex = Mutex(())
+        }
+
+        private let slots = (0..<16).map { _ in Slot() }
+
+        func ordered<Result>(
+            _ path: POSIXPath?, _ body: () throws(FileSystemError) -> Result
+        ) throws(FileSystemError) -> Result {
+            let slot = slots[(path?.hashValue ?? 0) & (slots.count - 1)]
+            return try slot.mutex.withLock { (_) throws(FileSystemError) in try body() }
+        }
+    }
+}
+
+extension FileSystemError {
+    /// Whether a change was not made because another process, or another object of this one, holds the lock of a
+    /// directory; ``path`` is that directory.
+    package var isTakenTurn: Bool { operation == .lock && errno == .resourceTemporarilyUnavailable }
+}
+
+extension Errno {
+    /// Whether a file system has no locks, or none on directories.
+    fileprivate var isMissingLock: Bool {
+        isMissingFeature || self == .noLocks || self == .badFileDescriptor
     }
 }

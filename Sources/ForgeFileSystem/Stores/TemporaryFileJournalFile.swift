@@ -1,10 +1,10 @@
 import SystemPackage
 
 /// A file named `#journal-` and a number in a store's root, which records the temporary names of its owner, the store
-/// object that holds its lock.
+/// object that has locked it last.
 ///
 /// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 base-32 characters that are part of each name,
-/// and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of the following
+/// and the CRC-32C of the 28 bytes before it; at offset 64 the token of the owner (8 bytes). Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of the following
 /// bytes, the length of a path (2 bytes), and the path, relative to the root, of the directory in which `#tmp-<id>-<n>`
 /// or `#trash-<id>-<n>` was last created. A slot with a wrong checksum was not written completely; one whose path is
 /// not a valid key was not written by a store. Both are ignored.
@@ -31,11 +31,14 @@ struct TemporaryFileJournalFile: Sendable {
     let fileSystem: any POSIXFileSystem
     let descriptor: Descriptor
 
+    private static let tokenOffset: Int64 = 64
+
     static func name(_ number: Int) -> POSIXPath { POSIXPath("\(POSIXPath.journalPrefix)\(number)") }
 
-    /// Opens and locks a file, or creates it if it is missing; a file of another format is left unchanged.
+    /// Opens and locks a file, or creates it for the owner with a token if it is missing; a file of another format is
+    /// left unchanged.
     static func open(
-        _ number: Int, creating: Bool, at root: Descriptor, on fileSystem: any POSIXFileSystem
+        _ number: Int, creatingFor token: UInt64?, at root: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> Opening {
         let name = name(number)
         var descriptor: Descriptor?
@@ -44,14 +47,14 @@ struct TemporaryFileJournalFile: Sendable {
                 try fileSystem.open(name, at: root, .readWrite, options: [.noFollow, .nonBlocking])
             }
         } catch  where error.errno == .noSuchFileOrDirectory {
-            guard creating else { return .missing }
+            guard token != nil else { return .missing }
             descriptor = try create(name, at: root, on: fileSystem)
         } catch  where error.errno.isRefusal || error.errno.isForeign {
             return .inUse
         }
         guard let descriptor else { return .inUse }
         do throws(FileSystemError) {
-            guard let id = try lock(descriptor, name, at: root, on: fileSystem) else {
+            guard let id = try lock(descriptor, name, token, at: root, on: fileSystem) else {
                 fileSystem.discard(descriptor)
                 return .inUse
             }
@@ -75,7 +78,8 @@ struct TemporaryFileJournalFile: Sendable {
 
     /// The identifier of the file, a new one if the file is empty; nil if it is locked or of another format.
     private static func lock(
-        _ descriptor: Descriptor, _ name: POSIXPath, at root: Descriptor, on fileSystem: any POSIXFileSystem
+        _ descriptor: Descriptor, _ name: POSIXPath, _ token: UInt64?, at root: Descriptor,
+        on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> POSIXPath? {
         let status = try fileSystem.status(of: .descriptor(descriptor))
         guard status.type == .regular, status.linkCount == 1 else { return nil }
@@ -94,8 +98,9 @@ struct TemporaryFileJournalFile: Sendable {
         let content = magic + id.bytes
         try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
             try fileSystem.writeBytes(content + checksum(of: content), to: descriptor, at: 0)
+            if let token { try fileSystem.writeBytes(bytes(of: token), to: descriptor, at: tokenOffset) }
             try fileSystem.synchronize(descriptor, .full)
-            try fileSystem.synchronize(root, .full)
+            try fileSystem.synchronizeDirectory(root)
         }
         return id
     }
@@ -117,8 +122,39 @@ struct TemporaryFileJournalFile: Sendable {
 
     func close() {
         // Unlocked first: a child process that is being started may hold a copy of the descriptor until it executes.
-        do { try fileSystem.lock(descriptor, .unlocked, waiting: false) } catch _ {}
+        unlock()
         fileSystem.discard(descriptor)
+    }
+
+    // MARK: Owner
+
+    /// Locks the file; false if another owner has locked it.
+    func lock() throws(FileSystemError) -> Bool {
+        do {
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(descriptor, .exclusive, waiting: false)
+            }
+            return true
+        } catch  where error.errno == .resourceTemporarilyUnavailable {
+            return false
+        }
+    }
+
+    func unlock() {
+        do { try fileSystem.lock(descriptor, .unlocked, waiting: false) } catch _ {}
+    }
+
+    /// Whether the owner with a token was the last one.
+    func hasToken(_ token: UInt64) throws(FileSystemError) -> Bool {
+        try fileSystem.readBytes(of: descriptor, at: Self.tokenOffset, count: 8) == Self.bytes(of: token)
+    }
+
+    func writeToken(_ token: UInt64) throws(FileSystemError) {
+        try fileSystem.writeBytes(Self.bytes(of: token), to: descriptor, at: Self.tokenOffset)
+    }
+
+    private static func bytes(of token: UInt64) -> [UInt8] {
+        withUnsafeBytes(of: token.littleEndian) { Array($0) }
     }
 
     /// The name of a slot's file.

@@ -2,10 +2,10 @@ import SystemPackage
 
 /// The origin of a temporary file or trash, according to the records in a store's root.
 package enum TemporaryFileOrigin: Hashable, Sendable {
-    /// The store object that recorded it is alive and may be using it.
+    /// The store object that recorded it is writing a file now, and may be using it.
     case inUse
 
-    /// Its owner has ended. The next store object that writes removes it.
+    /// Its owner has ended, or no longer uses it. The next store object that writes removes it.
     case orphaned
 
     /// Its owner has ended or no longer uses it, and its directory is not recorded. No store removes it.

@@ -9,7 +9,7 @@ func sysOpenRestricted(
     case [.beneath, .noSymbolicLinks]:
         return sysOpenWalking(directory, path, flags, mode)
     case [.noSymbolicLinks]:
-        return openat(directory, path, flags | O_NOFOLLOW_ANY, mode)
+        return openat(directory, path, sysFlags(flags, replacing: O_NOFOLLOW, by: O_NOFOLLOW_ANY), mode)
     default:
         // No system call confines a path resolution that follows links.
         errno = ENOTSUP
@@ -37,6 +37,21 @@ func sysBriefStatus(
 /// Directories cannot be mounted elsewhere: a mount point is on another device.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool { false }
 
+/// There is no such call.
+func sysOpenCached(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, isForStatus: Bool, _ resolution: PathResolution
+) -> CInt {
+    errno = ENOSYS
+    return -1
+}
+
+func sysReadCached(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64) -> Int {
+    errno = ENOSYS
+    return -1
+}
+
+func sysIsLocal(_ descriptor: CInt) -> Bool { false }
+
 func sysRename(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>,
     _ mode: RenameMode
@@ -48,7 +63,6 @@ func sysRename(
     }
 }
 
-/// fsync(2) on Darwin leaves data in the device's cache; F_FULLFSYNC flushes that too, if the file system supports it.
 /// Nil: APFS assigns times to the nanosecond and never reuses inode numbers.
 func sysPreciseTime() -> FileTime? { nil }
 
@@ -60,11 +74,16 @@ func sysCopyRange(_ source: CInt, _ sourceOffset: Int64, _ target: CInt, _ targe
 
 func sysStartWritingBack(_ descriptor: CInt) {}
 
+/// fsync(2) on Darwin leaves data in the device's cache; F_FULLFSYNC flushes that too, if the file system supports it.
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     let result = fcntl(descriptor, level == .barrier ? F_BARRIERFSYNC : F_FULLFSYNC)
     guard result == -1, errno == ENOTSUP || errno == ENOTTY || errno == EINVAL else { return result }
     return fsync(descriptor)
 }
+
+/// msync(2) drops the error of a page that the pager could not write (`vm_map_msync` in osfmk/vm/vm_map.c of xnu), and
+/// F_FULLFSYNC does not see the page any more.
+let sysReportsErrorsOfMappings = false
 
 /// fsync(2) and F_FULLFSYNC flush only pages known to be modified; stores become known through msync(2).
 func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
@@ -91,10 +110,8 @@ func sysSetAttribute(_ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: 
 /// The error number for an attribute that a file does not have.
 let sysNoAttribute = ENOATTR
 
-/// Whether the file is of protection class A, `NSFileProtectionComplete`: its pages are removed when the device is
-/// locked.
 func sysMayLosePages(_ descriptor: CInt) -> Bool {
-    fcntl(descriptor, F_GETPROTECTIONCLASS) == 1
+    sysLosesPages(protectionClass: fcntl(descriptor, F_GETPROTECTIONCLASS))
 }
 
 /// Returns the error number, like posix_fallocate(3), which Darwin lacks.
@@ -135,7 +152,7 @@ func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] 
         if name == "." || name == ".." { continue }
         entries.append(
             DirectoryEntry(
-                name: name, type: FileType(rawValue: CInterop.Mode(record.pointee.d_type) << 12),
+                name: name, type: try sysType(record.pointee.d_type, of: name, in: descriptor),
                 inode: record.pointee.d_ino))
     }
 }
@@ -163,5 +180,19 @@ extension FileTime {
     fileprivate init(_ time: timespec) {
         self.init(seconds: Int64(time.tv_sec), nanoseconds: Int32(truncatingIfNeeded: time.tv_nsec))
     }
+}
+
+extension ProtectionPlatform {
+    #if os(macOS) || targetEnvironment(macCatalyst)
+    static let current = macOS
+    #elseif os(tvOS)
+    static let current = tvOS
+    #elseif os(watchOS)
+    static let current = watchOS
+    #elseif os(visionOS)
+    static let current = visionOS
+    #else
+    static let current = iOS
+    #endif
 }
 #endif

@@ -43,6 +43,29 @@ func sysOpenRestricted(
     return -1
 }
 
+/// RESOLVE_CACHED of openat2(2), Linux 5.12: only what is in memory.
+private let resolveCached: UInt64 = 0x20
+
+/// O_PATH of open(2), which the C libraries define for C alone.
+private let statusOnly: CInt = 0o10_000_000
+
+/// Opens a file whose name and inode are in memory, for reading, or only for its status; otherwise EAGAIN.
+func sysOpenCached(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, isForStatus: Bool, _ resolution: PathResolution
+) -> CInt {
+    let flags = O_NOFOLLOW | O_CLOEXEC | (isForStatus ? statusOnly : O_RDONLY | O_NONBLOCK)
+    var resolve = resolveCached | resolveNoMagicLinks
+    if resolution.contains(.beneath) { resolve |= resolveBeneath }
+    if resolution.contains(.noSymbolicLinks) { resolve |= resolveNoSymlinks }
+    return forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), 0, resolve)
+}
+
+func sysReadCached(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64) -> Int {
+    forge_read_cached(descriptor, buffer.baseAddress, buffer.count, offset)
+}
+
+func sysIsLocal(_ descriptor: CInt) -> Bool { forge_is_on_local_file_system(descriptor) != 0 }
+
 /// openat2(2) refuses to cross a mount point with EXDEV.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool {
     let flags = UInt64(UInt32(bitPattern: O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
@@ -150,6 +173,9 @@ extension SystemFileSystem {
     }
 }
 
+/// fsync(2) and fdatasync(2) report pages that could not be written, however they were modified (Linux 4.13).
+let sysReportsErrorsOfMappings = true
+
 /// No operation: fsync(2) and fdatasync(2) flush every modified page of a file, however it was modified, because a page
 /// that was written back is write-protected until the next store into it is noticed (mm/page-writeback.c,
 /// folio_clear_dirty_for_io; msync(2) on MS_ASYNC).
@@ -198,24 +224,9 @@ private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [Dire
             if name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8) { continue }
             entries.append(
                 DirectoryEntry(
-                    name: POSIXPath(name), type: try sysType(record[18], of: name, in: descriptor),
+                    name: POSIXPath(name), type: try sysType(record[18], of: POSIXPath(name), in: descriptor),
                     inode: record.loadUnaligned(as: UInt64.self)))
         }
-    }
-}
-
-/// The file type of a directory record; some file systems omit it there.
-private func sysType(
-    _ recorded: UInt8, of name: UnsafeRawBufferPointer, in directory: CInt
-) throws(FileSystemError) -> FileType {
-    if recorded != 0 { return FileType(rawValue: CInterop.Mode(recorded) << 12) }
-    let path = POSIXPath(name)
-    do {
-        return try SystemFileSystem().status(
-            path, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
-        ).type
-    } catch  where error.errno == .noSuchFileOrDirectory {
-        return FileType(rawValue: 0)  // Removed since; the caller's next call reports that.
     }
 }
 
@@ -242,5 +253,9 @@ extension FileTime {
     fileprivate init(_ time: timespec) {
         self.init(seconds: Int64(time.tv_sec), nanoseconds: Int32(truncatingIfNeeded: time.tv_nsec))
     }
+}
+
+extension ProtectionPlatform {
+    static let current = linux
 }
 #endif

@@ -1,5 +1,3 @@
-// The system calls that Linux and Darwin share, named `sys…` so that methods of the same name do not shadow them.
-
 import SystemPackage
 
 #if canImport(Darwin)
@@ -9,6 +7,8 @@ import Glibc
 #elseif canImport(Musl)
 import Musl
 #endif
+
+// The system calls that Linux and Darwin share, named `sys…` so that methods of the same name do not shadow them.
 
 typealias SysStatus = stat
 
@@ -155,3 +155,131 @@ func sysLock(_ descriptor: CInt, _ mode: LockMode, _ waiting: Bool) -> CInt {
         }
     return flock(descriptor, waiting ? operation : operation | LOCK_NB)
 }
+
+extension SystemFileSystem {
+    /// Makes a system call and throws its error number if it returns -1.
+    @discardableResult
+    func calling<Number: FixedWidthInteger & SignedInteger>(
+        _ operation: FileSystemOperation, _ call: () -> Number
+    ) throws(FileSystemError) -> Number {
+        let result = call()
+        guard result >= 0 else { throw FileSystemError(operation, Errno(rawValue: errno)) }
+        return result
+    }
+
+    /// Makes a system call with a path; a path that contains a NUL is refused before.
+    @discardableResult
+    func calling<Number: FixedWidthInteger & SignedInteger>(
+        _ operation: FileSystemOperation, _ path: POSIXPath, _ call: (UnsafePointer<CChar>) -> Number
+    ) throws(FileSystemError) -> Number {
+        guard !path.containsNUL else { throw FileSystemError(operation, .invalidArgument, path: path) }
+        let result = path.withCString(call)
+        guard result >= 0 else { throw FileSystemError(operation, Errno(rawValue: errno), path: path) }
+        return result
+    }
+
+    /// Makes a system call with two paths.
+    @discardableResult
+    func calling<Number: FixedWidthInteger & SignedInteger>(
+        _ operation: FileSystemOperation, _ path: POSIXPath, _ destination: POSIXPath,
+        _ call: (UnsafePointer<CChar>, UnsafePointer<CChar>) -> Number
+    ) throws(FileSystemError) -> Number {
+        guard !path.containsNUL, !destination.containsNUL else {
+            throw FileSystemError(operation, .invalidArgument, path: path, destination: destination)
+        }
+        let result = path.withCString { first in destination.withCString { second in call(first, second) } }
+        guard result >= 0 else {
+            throw FileSystemError(operation, Errno(rawValue: errno), path: path, destination: destination)
+        }
+        return result
+    }
+
+    /// Sets the name and path in errors of a call composed of several.
+    func withPathInErrors(
+        _ path: POSIXPath, as operation: FileSystemOperation, _ body: () throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        do {
+            try body()
+        } catch {
+            throw FileSystemError(operation, error.errno, path: path)
+        }
+    }
+}
+
+extension POSIXPath {
+    /// Calls `body` with the bytes as a C string.
+    func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
+        terminated.withUnsafeBytes { bytes in
+            // The array contains at least the terminating NUL, so it has a base address.
+            body(bytes.assumingMemoryBound(to: CChar.self).baseAddress.unsafelyUnwrapped)
+        }
+    }
+}
+
+extension FixedWidthInteger {
+    func map<Result>(_ transform: (Self) -> Result) -> Result { transform(self) }
+}
+
+/// Opens a path component by component, without following links or leaving the directory: what openat2(2) does in one
+/// call with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, for systems without it. Stricter in one respect: `..` is always
+/// refused.
+func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t) -> CInt {
+    let components = UnsafeRawBufferPointer(start: path, count: strlen(path))
+        .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
+    guard path[0] != 0 else {
+        errno = ENOENT
+        return -1
+    }
+    guard path[0] != CChar(bitPattern: UInt8(ascii: "/")), !components.contains(where: { $0.elementsEqual("..".utf8) })
+    else {
+        errno = EXDEV
+        return -1
+    }
+    var current = directory
+    for (index, component) in components.enumerated() {
+        let isLast = index == components.count - 1
+        let next = POSIXPath(component).withCString { name in
+            let next =
+                isLast
+                ? openat(current, name, flags | O_NOFOLLOW, mode)
+                : openat(current, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
+            // With O_DIRECTORY a link yields ENOTDIR; openat2(2) reports ELOOP.
+            var status = stat()
+            if next < 0, errno == ENOTDIR {
+                let isLink =
+                    fstatat(current, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_mode & S_IFMT == S_IFLNK
+                errno = isLink ? ELOOP : ENOTDIR
+            }
+            return next
+        }
+        let number = errno
+        if current != directory { close(current) }
+        guard next >= 0 else {
+            errno = number
+            return -1
+        }
+        current = next
+    }
+    return current
+}
+
+/// The file type of a directory record; some file systems, such as NFS, omit it there.
+func sysType(
+    _ recorded: UInt8, of name: POSIXPath, in directory: CInt
+) throws(FileSystemError) -> FileType {
+    if recorded != 0 { return FileType(rawValue: CInterop.Mode(recorded) << 12) }
+    do {
+        return try SystemFileSystem().status(
+            name, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
+        ).type
+    } catch  where error.errno == .noSuchFileOrDirectory {
+        return FileType(rawValue: 0)  // Removed since; the caller's next call reports that.
+    }
+}
+
+/// Whether the pages of a mapped file are removed when the device is locked: class A, `NSFileProtectionComplete`, and
+/// class 7, complete when the user is inactive.
+func sysLosesPages(protectionClass: CInt) -> Bool { protectionClass == 1 || protectionClass == 7 }
+
+/// Flags of open(2) with one that includes another in its place: Darwin refuses both together (`EINVAL` since macOS 15).
+func sysFlags(_ flags: CInt, replacing weaker: CInt, by stronger: CInt) -> CInt { flags & ~weaker | stronger }

@@ -25,7 +25,7 @@ extension PageResponder {
             return try Self.response(.ok, json: page)
         }
         // Everything else reads files.
-        return try await BlockingWork.run { [self] () throws -> Response in
+        return try await BlockingLane.general.run { [self] () throws -> Response in
             let offset = try query.number("offset", default: 0)
             let limit = try query.number("limit", default: 200, upTo: Self.rowLimit)
             switch path {
@@ -68,7 +68,7 @@ extension PageResponder {
     }
 
     func post(_ path: String, _ body: Data) async throws -> Response {
-        try await BlockingWork.run { [self] () throws -> Response in
+        try await BlockingLane.general.run { [self] () throws -> Response in
             switch path {
             case "/api/unlock", "/api/lock":
                 let request = try JSONDecoder().decode(Unlocking.self, from: body)

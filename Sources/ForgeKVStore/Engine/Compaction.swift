@@ -85,7 +85,7 @@ extension KVEngine {
                 fileID: LogFileID(random: handle.fileSystem.randomBits), generation: old.header.generation &+ 1)
             var replacement = try LogReplacement(header, at: handle.directory, on: handle.fileSystem)
             do throws(FileSystemError) {
-                var values = values(upTo: sequence)
+                var values = TableScan.values(upTo: sequence) { piece in writer.withLock { piece($0.table) } }
                 try replacement.append(retained: &values, upTo: sequence)
                 let copied = try follow(old, from: end, restarts, into: &replacement)
                 try takePlace(of: old, copied: copied, restarts, &replacement)
@@ -101,14 +101,6 @@ extension KVEngine {
     /// Throws if the records that were copied are none of the log's any more.
     private static func check(_ log: borrowing AppendLog, _ restarts: Int) throws(FileSystemError) {
         guard log.restartCount == restarts else { throw FileSystemError(.write, .canceled, path: .logName) }
-    }
-
-    /// The values that were stored by the write of this number or before.
-    private func values(upTo sequence: UInt64) -> CollectedValues {
-        var collected = CollectedValues()
-        var position = TableWriter.Position()
-        while writer.withLock({ $0.table.scan(from: &position, upTo: sequence, into: &collected) }) {}
-        return collected
     }
 
     /// Copies records appended since, in rounds, until little is left; returns the end of what was copied.
@@ -188,7 +180,7 @@ extension KVEngine {
         } catch {
             // The write that set this off is done and stays acknowledged.
             writer.withLock { $0.postponeCompaction() }
-            options.report(.compactionFailed(error))
+            if error.code != .unavailable(.closed) { options.report(.compactionFailed(error)) }
         }
     }
 
@@ -231,7 +223,7 @@ extension KVEngine {
         guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence || !$0.log.endsFlushed }) else { return }
         // Before the lock is asked for, which may be in vain.
         try flush()
-        try withLock(sharing, .synchronize) { () throws(KVStoreError) in
+        try withLock(sharing, .synchronize, isClosing: true) { () throws(KVStoreError) in
             do throws(FileSystemError) {
                 guard try sharing.page.isAlone() else { return }
                 guard writer.withLock({ $0.isWritable }) else { return }

@@ -19,12 +19,17 @@ extension KVEngine {
     }
 
     private func closeOnce() throws(KVStoreError) {
-        writer.withLock { _ in closed.store(true, ordering: .releasing) }
+        // Calls in flight in a shared store end before; later ones see that it is being closed.
+        if let sharing = handle.sharing {
+            sharing.lock.drain(within: .zero) { enter(.leaving) }
+        } else {
+            enter(.leaving)
+        }
         background.wait()
         defer {
             // A job that begins now may not reserve space in a log that another process writes to.
             writer.withLock { $0.log.releaseSpace() }
-            handle.release()
+            handle.release { enter(.left) }
         }
         let isWritable = try writer.withLock { (writer) throws(KVStoreError) in
             guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: handle.name) }
@@ -38,6 +43,10 @@ extension KVEngine {
         } else {
             try withCompactionLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
         }
+    }
+
+    private func enter(_ life: Life) {
+        writer.withLock { _ in self.life.store(life, ordering: .releasing) }
     }
 
     /// Closes the store when the last `FileKVStore` object is released.

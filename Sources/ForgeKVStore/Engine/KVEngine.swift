@@ -30,10 +30,21 @@ final class KVEngine: Sendable {
     /// Detects that this process is a forked child, which may not touch the store.
     let fork = ForkDetector()
 
-    /// Whether the store was closed, after which writes throw and reads give what it held then. Set under `writer`.
-    let closed = Atomic(false)
+    /// How far the store is closed.
+    enum Life: UInt8, AtomicRepresentable {
+        case open
 
-    var isClosed: Bool { closed.load(ordering: .acquiring) }
+        /// Writes throw and reads return what it held before; only the closing itself still uses the files.
+        case leaving
+
+        /// Nothing is written any more, neither to the log nor to the shared page.
+        case left
+    }
+
+    /// Changed under `writer`, in a shared store while no call of this process holds the lock of the store.
+    let life = Atomic(Life.open)
+
+    var isClosed: Bool { life.load(ordering: .acquiring) != .open }
 
     let closing = SingleRun()
 
@@ -43,10 +54,9 @@ final class KVEngine: Sendable {
     init(_ handle: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { handle.sharing?.lock.release() }
         var options = options
-        if handle.sharing != nil {
-            // Other processes may truncate the log: storing into mapped memory would fault.
-            options.isMapped = false
-        }
+        // Other processes may truncate a shared log: storing into mapped memory would fault. And a flush must not
+        // succeed if a page could not be written.
+        if handle.sharing != nil || !handle.fileSystem.reportsErrorsOfMappings { options.isMapped = false }
         let table = ValueTable()
         var opening = LogOpening(handle, table: table, options: options)
         var opened = options.access == .readOnly ? try opening.openForReading() : try opening.openForWriting()
@@ -172,13 +182,19 @@ extension KVEngine {
     /// The names of all keys.
     func names() throws(KVStoreError) -> [String] {
         try checkFork(.keys)
-        return writer.withLock { $0.table.names }
+        return collect(withValues: false).names
     }
 
     /// All names and values at one moment.
     func snapshot() throws(KVStoreError) -> KVSnapshot {
         try checkFork(.snapshot)
-        return KVEntry.all(writer.withLock { $0.table.contents })
+        return collect(withValues: true).snapshot
+    }
+
+    private func collect(withValues: Bool) -> TableScan {
+        TableScan.collect(withValues: withValues) { piece in
+            writer.withLock { writer in piece(&writer.table) }
+        }
     }
 }
 

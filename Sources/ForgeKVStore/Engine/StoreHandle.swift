@@ -39,20 +39,12 @@ final class StoreHandle: Sendable {
                 guard try SharedPage.user(at: directory, on: fileSystem, options.processes) == nil else {
                     throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
                 }
-                try Self.lockDirectory(directory, .exclusive, on: fileSystem)
+                try fileSystem.lockStoreDirectory(directory, .exclusive)
                 lock = Mutex(own)
                 sharing = nil
             case .shared:
                 lock = Mutex(nil)
-                let sharing = try EngineSharing(at: directory, on: fileSystem, options)
-                do throws(FileSystemError) {
-                    try Self.lockDirectory(directory, .shared, on: fileSystem)
-                } catch {
-                    sharing.lock.release()
-                    sharing.close()
-                    throw error
-                }
-                self.sharing = sharing
+                sharing = try EngineSharing(at: directory, on: fileSystem, options)
             }
         } catch {
             let error = Self.failure(error, of: directory, name, on: fileSystem, options.processes)
@@ -72,20 +64,6 @@ final class StoreHandle: Sendable {
             sharing?.lock.release()
             throw KVStoreError(error, .open, store: name)
         }
-    }
-
-    /// Locks the directory itself, besides `#lock`, so that a store stays locked if another program removes `#lock`.
-    ///
-    /// Not every file system can lock a directory: NFS asks for a descriptor that is open for writing. `#lock` alone
-    /// has to do there.
-    private static func lockDirectory(
-        _ directory: Descriptor, _ mode: LockMode, on fileSystem: any POSIXFileSystem
-    ) throws(FileSystemError) {
-        do throws(FileSystemError) {
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.lock(directory, mode, waiting: false)
-            }
-        } catch  where [.badFileDescriptor, .notSupported, .invalidArgument, .noLocks].contains(error.errno) {}
     }
 
     /// Opens an existing directory for reading, without a lock; nothing in it is changed.
@@ -111,26 +89,29 @@ final class StoreHandle: Sendable {
     /// Unlocks the store for other processes, and lets threads that wait for its end open it again.
     ///
     /// Descriptors stay open, for reads that are under way.
-    func release() {
+    ///
+    /// - Parameter whileAlone: Called when no call of this process holds the lock of a shared store, before it leaves
+    ///   the shared page.
+    func release(_ whileAlone: () -> Void = {}) {
         guard isHeld.exchange(false, ordering: .acquiringAndReleasing) else { return }
         // Unlock the directory before `#lock`: others acquire `#lock` first and then the directory. Closing would
         // unlock it only with the last copy of the descriptor, and a process that is being started has one.
-        let isLocked = sharing != nil || lock.withLock { $0 != nil }
-        if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
+        if lock.withLock({ $0 != nil }) {
+            do { try fileSystem.lockStoreDirectory(directory, .unlocked) } catch _ {}
+        }
         lock.withLock { $0 = nil }
-        sharing?.page.leave()
+        if let sharing { sharing.leave(whileAlone) } else { whileAlone() }
         closed.signal()
     }
 
     deinit {
         if fork.isForkedChild {
             lock.withLock { $0 = nil }
-            sharing?.abandon()
             closed.signal()
         } else {
             release()
-            sharing?.close()
         }
+        sharing?.close()
         // Nothing can be done about a failure here, and nothing is lost.
         do { try fileSystem.close(directory) } catch _ {}
     }

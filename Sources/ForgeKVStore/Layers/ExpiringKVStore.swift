@@ -40,20 +40,21 @@ private struct ExpiringValue: Codable, Sendable {
 ///
 /// An expiration is not a write: no ``ReactiveKVStore`` reports it (<doc:Layering-stores>).
 ///
-/// Writes through this object are serialised. Every read decodes the value.
+/// Over a base store without revisions, writes through this object are serialised. Every read decodes the value.
 public final class ExpiringKVStore<Base: KVStoring>: KVStoring {
     private let base: Base
     private let clock: @Sendable () -> Date
     private let latest = Mutex(Date.distantPast)
 
-    /// Held during every write, so that sweeping does not remove a value just set. Recursive, because the
-    /// base store may report an issue to app code that uses this store.
-    private let writing = NSRecursiveLock()
+    /// Held during every write, so that sweeping does not remove a value just set; nil if the base store has revisions,
+    /// with which a sweep detects that. Recursive, because the base store may run code of the app that uses this store.
+    private let writing: NSRecursiveLock?
 
     /// Adds expiration to `base`, with `now` as the clock.
     public init(_ base: Base, now: @escaping @Sendable () -> Date = { Date() }) {
         self.base = base
         clock = now
+        writing = base.transactional == nil ? NSRecursiveLock() : nil
     }
 
     private func now() -> Date {
@@ -62,6 +63,11 @@ public final class ExpiringKVStore<Base: KVStoring>: KVStoring {
             latest = max(latest, time)
             return latest
         }
+    }
+
+    private func exclusively<Result>(_ write: () throws -> Result) rethrows -> Result {
+        guard let writing else { return try write() }
+        return try writing.withLock(write)
     }
 
     /// The value of a name; nil if it is absent or has expired.
@@ -131,6 +137,8 @@ extension ExpiringKVStore {
             return base.contains(key)  // An undecodable value exists, but its expiration is unknown.
         }
     }
+
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 // MARK: Writing
@@ -146,7 +154,7 @@ extension ExpiringKVStore {
             throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
         }
         let kept = ExpiringValue(expiration: expiration, value: bytes)
-        try writing.withLock { try base.set(stored(key.name, WrittenType(key)), value: kept) }
+        try exclusively { try base.set(stored(key.name, WrittenType(key)), value: kept) }
     }
 
     /// The key of a value in the base store. A value of a type that cannot be read as `type` is set aside there before
@@ -164,9 +172,9 @@ extension ExpiringKVStore {
         return KVKey(key.identity, schema)
     }
 
-    public func remove<T>(_ key: KVKey<T>) throws { try writing.withLock { try base.remove(key) } }
+    public func remove<T>(_ key: KVKey<T>) throws { try exclusively { try base.remove(key) } }
 
-    public func removeAll() throws { try writing.withLock { try base.removeAll() } }
+    public func removeAll() throws { try exclusively { try base.removeAll() } }
 }
 
 // MARK: Raw values
@@ -184,11 +192,11 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try writing.withLock { try base.set(KVKey(name), value: ExpiringValue(value: bytes)) }
+        try exclusively { try base.set(KVKey(name), value: ExpiringValue(value: bytes)) }
     }
 
     public func removeValue(named name: String) throws {
-        try writing.withLock { try base.removeValue(named: name) }
+        try exclusively { try base.removeValue(named: name) }
     }
 
     /// Removes every expired value from the base store.
@@ -199,7 +207,7 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
     /// - Throws: ``KVStoreError``. Some values may have been removed.
     @discardableResult
     public func removeExpired() throws -> Int {
-        try writing.withLock {
+        try exclusively {
             let transactional = base.transactional
             var count = 0
             for name in try base.keys() where try isExpired(name) {
@@ -217,24 +225,31 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
     private func isExpired(_ name: String) throws -> Bool {
         do {
             return try base.read(KVKey<ExpiringValue>(name))?.isExpired(at: now()) ?? false
-        } catch let error as KVStoreError where error.code == .undecodable {
-            return false  // Not written by this type.
+        } catch let error as KVStoreError where error.isForeign {
+            return false
         }
     }
 
     /// Removes a value unless it was rewritten since it was found to have expired.
     private func sweep(_ name: String, _ base: any KVTransactionalStoring) throws -> Bool {
-        guard let entry = try base.entry(named: name), try kept(entry, name).isExpired(at: now()) else { return false }
         do {
+            guard let entry = try base.entry(named: name), try kept(entry, name).isExpired(at: now()) else {
+                return false
+            }
             try base.batch { batch in
                 batch.require(name, revision: entry.revision)
                 batch.append(.remove(name: name))
             }
             return true
-        } catch let error as KVStoreError where error.code == .conflict {
+        } catch let error as KVStoreError where error.code == .conflict || error.isForeign {
             return false
         }
     }
+}
+
+extension KVStoreError {
+    /// Whether the value was not written by an ``ExpiringKVStore`` of this version of its format.
+    fileprivate var isForeign: Bool { code == .undecodable || code.newerVersion != nil }
 }
 
 // MARK: Transactions
@@ -256,7 +271,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
                 let kept = try kept(entry, name)
                 guard !kept.isExpired(at: time) else { continue }
                 entries.append((name, KVEntry(bytes: kept.value, revision: entry.revision)))
-            } catch let error as KVStoreError where error.code == .undecodable {
+            } catch let error as KVStoreError where error.isForeign {
                 continue
             }
         }
@@ -267,7 +282,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 
     /// Commits a batch whose values expire at an instant that is computed from their expiration so far.
     private func commit(_ batch: KVBatch, expiration: (_ old: Date?) -> Date?) throws {
-        try writing.withLock {
+        try exclusively {
             while true {
                 do {
                     return try base.commit(try inner(batch, expiration))
@@ -311,10 +326,6 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     }
 
     public func synchronize() throws { try base.synchronize() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges(handler)
-    }
 }
 
 extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {
@@ -324,9 +335,9 @@ extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring 
     }
 }
 
-extension ExpiringKVStore: KVObservableStoring where Base: KVObservableStoring {
+extension ExpiringKVStore {
     /// Observes writes; an expiration is not a write.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeChanges(handler)
     }
 }

@@ -20,16 +20,18 @@ import Foundation
 /// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
 /// and wrap this store in the `ExpiringKVStore`.
 ///
-/// No other code may write to either store meanwhile. Writes and moves through this object are serialised.
+/// No other code may write to either store meanwhile. Moves through this object are serialised.
 public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRawStoring {
     private let old: Old
     private let new: New
     private let copiesOnRead: Bool
     private let isIncluded: (@Sendable (String) -> Bool)?
 
-    /// Held during every write and move, so that no removal occurs between reading an old value and copying it.
-    /// Recursive, because the stores call back: encoding a value and reporting an issue run code of the app, which may
-    /// use this store.
+    /// Held while values are copied and moved, so that no removal occurs between reading an old value and copying it.
+    ///
+    /// It is not held while a typed value or a batch is written, which runs code of the app: the names of that write
+    /// were copied or moved before, so no later copy replaces what it stores. Recursive, because a copy may report an
+    /// issue to the app.
     private let writing = NSRecursiveLock()
 
     /// Creates a store that takes values missing from `new` from `old`.
@@ -157,18 +159,14 @@ extension MigratingKVStore {
 
 extension MigratingKVStore {
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        try writing.withLock {
-            // So that the new store sets the old value aside if it cannot be decoded as this type.
-            try copy(key.name)
-            try new.set(key, value: value)
-        }
+        // So that the new store sets the old value aside if it cannot be decoded as this type.
+        try writing.withLock { try copy(key.name) }
+        try new.set(key, value: value)
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
-        try writing.withLock {
-            try move([key.name])
-            try new.remove(key)
-        }
+        try writing.withLock { try move([key.name]) }
+        try new.remove(key)
     }
 
     public func removeAll() throws {
@@ -187,10 +185,8 @@ extension MigratingKVStore {
     }
 
     public func removeValue(named name: String) throws {
-        try writing.withLock {
-            try move([name])
-            try new.removeValue(named: name)
-        }
+        try writing.withLock { try move([name]) }
+        try new.removeValue(named: name)
     }
 }
 
@@ -214,10 +210,6 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
         }
     }
 
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(new.observeRemoteChanges(handler), old.transactional?.observeRemoteChanges(handler))
-    }
-
     public func commit(_ batch: KVBatch) throws {
         try writing.withLock {
             for requirement in batch.requirements { try copy(requirement.name) }
@@ -229,26 +221,20 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
                 }
             }
             try move(removed)
-            try new.commit(batch)
         }
+        try new.commit(batch)
     }
 
     public func synchronize() throws { try new.synchronize() }
 }
 
-extension MigratingKVStore: KVObservableStoring where Old: KVObservableStoring, New: KVObservableStoring {
-    /// Observes both stores.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        // Handlers must not run concurrently, so the changes of both stores are collected.
-        let changes = ChangeObservers()
-        let own = changes.add(handler)
-        let parts = [new, old].map { (store: any KVObservableStoring) in
-            store.observeChanges { names in changes.notify(names?.map(KeyName.init)) }
-        }
-        return KVObservation { withExtendedLifetime((own, parts)) {} }
+extension MigratingKVStore {
+    /// Observes the new store, and the old one if it reports changes.
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        ChangeObservers.observe(new, and: old, handler)
     }
 }
 
-extension MigratingKVStore: KVIssueReporting where New: KVIssueReporting {
+extension MigratingKVStore {
     public func report(_ issue: KVStoreIssue) { new.report(issue) }
 }

@@ -104,19 +104,127 @@ extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalSt
         record(.synchronize)
         try base.synchronize()
     }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        record(.observeRemoteChanges)
-        return base.observeRemoteChanges(handler)
-    }
 }
 
-extension RecordingKVStore: KVObservableStoring where Base: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension RecordingKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeChanges(handler)
     }
 }
 
-extension RecordingKVStore: KVIssueReporting where Base: KVIssueReporting {
+extension RecordingKVStore {
     public func report(_ issue: KVStoreIssue) { base.report(issue) }
+}
+
+/// A recorded call of a key-value store: its operation and names, never values.
+public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
+    /// The operations of a store: one case for each requirement of ``KVStoring``, ``KVRawStoring`` and
+    /// ``KVTransactionalStoring``.
+    public enum Operation: String, Hashable, Sendable, CaseIterable {
+        case get, set, remove, contains, removeAll, read
+        case keys, rawValue, setRawValue, removeValue
+        case entry, snapshot, commit, synchronize
+    }
+
+    /// The operation.
+    public var operation: Operation
+
+    /// The names: none, one, or those that a batch changes and requires, in order.
+    public var names: [String]
+
+    /// Creates a recorded call.
+    public init(_ operation: Operation, _ names: [String] = []) {
+        self.operation = operation
+        self.names = names
+    }
+
+    /// `set "theme"`.
+    public var description: String {
+        ([operation.rawValue] + names.map { KeyName($0).description }).joined(separator: " ")
+    }
+}
+
+/// An asynchronous store that records its calls: operations and names, never values.
+///
+/// It records calls of the requirements of ``AsyncKVStoring``, so the record shows what the methods built on them cost:
+/// an ``AsyncKVStoring/update(_:default:timeToLive:_:)`` is a `.read` and a `.batch` for each attempt. A call is
+/// recorded before it is forwarded, so failed calls are included, and concurrent calls are in the order of arrival. A
+/// call of ``changes(prefix:from:)`` is recorded once, not each change that it reports.
+public final class RecordingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
+    private let base: Base
+    private let recorded = Mutex<[AsyncKVStoreCall]>([])
+
+    /// Records the calls of `base` made through this object.
+    public init(_ base: Base) {
+        self.base = base
+    }
+
+    /// The calls since the record was last cleared.
+    public var calls: [AsyncKVStoreCall] { recorded.withLock { $0 } }
+
+    /// Clears the record.
+    public func clear() { recorded.withLock { $0 = [] } }
+
+    private func record(_ call: AsyncKVStoreCall) {
+        recorded.withLock { $0.append(call) }
+    }
+
+    public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+        record(AsyncKVStoreCall(.capabilities))
+        return try await base.capabilities()
+    }
+
+    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        record(AsyncKVStoreCall(.read, [name]))
+        return try await base.entry(named: name)
+    }
+
+    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        record(AsyncKVStoreCall(.keys, [prefix]))
+        return try await base.keys(prefix: prefix, after: after, limit: limit)
+    }
+
+    public func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        record(AsyncKVStoreCall(.keys, [prefix]))
+        return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+    }
+
+    @discardableResult
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        record(AsyncKVStoreCall(batch))
+        return try await base.commit(batch, timeToLive: timeToLive)
+    }
+
+    public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        record(AsyncKVStoreCall(.changes, [prefix]))
+        return base.changes(prefix: prefix, from: revision)
+    }
+}
+
+/// A call of an asynchronous store: its operation and names, never values.
+public struct AsyncKVStoreCall: Hashable, Sendable, CustomStringConvertible {
+    /// `.read`, `.batch` for every write, `.keys` for a page of names or values, `.changes` or `.capabilities`.
+    public var operation: AsyncKVStoreError.Operation
+
+    /// The name that is read, the prefix that is listed or followed, or the names that a batch changes and then those
+    /// that it requires, in order.
+    public var names: [String]
+
+    /// Creates a call.
+    public init(_ operation: AsyncKVStoreError.Operation, _ names: [String] = []) {
+        self.operation = operation
+        self.names = names
+    }
+
+    /// The call that commits a batch.
+    public init(_ batch: KVBatch) {
+        self.init(.batch, batch.changes.map(\.name) + batch.requirements.map(\.name))
+    }
+
+    /// `batch "theme"`.
+    public var description: String {
+        ([operation.rawValue] + names.map { KeyName($0).description }).joined(separator: " ")
+    }
 }

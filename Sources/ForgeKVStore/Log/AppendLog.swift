@@ -154,7 +154,8 @@ extension AppendLog {
 
     mutating func didFlush(_ flush: Flush) {
         flushedSequence = max(flushedSequence, flush.sequence)
-        if flush.directory != nil { isNameUnconfirmed = false }
+        // Another process may have replaced the log that was flushed.
+        if flush.directory != nil, flush.file === file { isNameUnconfirmed = false }
     }
 
     /// Flushes before the number of unflushed records exceeds what a record's header can hold.

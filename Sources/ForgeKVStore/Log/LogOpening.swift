@@ -106,6 +106,54 @@ struct LogOpening: ~Copyable {
     }
 }
 
+// MARK: Following
+
+extension LogOpening {
+    /// Reads the log in place into ``table``, up to the end that a word of the shared page states; changes nothing, and
+    /// needs no lock of the store.
+    ///
+    /// If the word is that of another log, which this one has replaced, all of it is read.
+    ///
+    /// - Returns: Nil unless everything up to there is intact.
+    mutating func openPublished(_ word: UInt64) throws(FileSystemError) -> AppendLog? {
+        let log: Descriptor
+        do throws(FileSystemError) {
+            log = try fileSystem.open(
+                .logName, at: handle.directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+        do throws(FileSystemError) {
+            guard let opened = try readPublished(log, word) else {
+                fileSystem.discard(log)
+                return nil
+            }
+            return opened
+        } catch {
+            fileSystem.discard(log)
+            throw error
+        }
+    }
+
+    private mutating func readPublished(_ log: Descriptor, _ word: UInt64) throws(FileSystemError) -> AppendLog? {
+        let status = try fileSystem.status(of: .descriptor(log))
+        guard status.type == .regular, status.linkCount == 1,
+            case .valid(let header) = LogHeader.read(
+                try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size))
+        else { return nil }
+        let published = EngineSharing.end(of: header, in: word)
+        let isPlace = published >= Int64(LogHeader.size) && published <= status.sizeInBytes
+        let size = isPlace ? published : status.sizeInBytes
+        var scan = LogScan(log, size: size, fileID: header.fileID, on: fileSystem)
+        let found = try scan.run(into: &table)
+        guard found.damage.isEmpty, !found.isTorn, found.end == size else { return nil }
+        return AppendLog(
+            LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
+            flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
+            endsFlushed: found.endsFlushed || found.sequence == 0, space: LogSpace(space))
+    }
+}
+
 // MARK: Repair
 
 extension LogOpening {

@@ -55,14 +55,6 @@ struct LogSpace: @unchecked Sendable {
     /// Whether the file system does not support mapping.
     private var isUnsupported: Bool
 
-    /// The number of earlier windows with unflushed records above which all are written back and unmapped before the
-    /// next flush: on Darwin writing back waits for the device (`msync(2)`), on Linux it has no effect.
-    #if canImport(Darwin)
-    static let earlierLimit = 32
-    #else
-    static let earlierLimit = 0
-    #endif
-
     init(_ options: Options) {
         isUnsupported = !options.isMapped
         growth = options.growth
@@ -137,7 +129,7 @@ struct LogSpace: @unchecked Sendable {
             isUnsupported = true
             return false
         }
-        if earlier.count > Self.earlierLimit {
+        if !earlier.isEmpty {
             do throws(FileSystemError) {
                 for mapping in earlier { try mapping.writeBack() }
             } catch {

@@ -129,3 +129,177 @@ final class MirrorCopy: Sendable {
         }
     }
 }
+
+/// Writes the content of a mirror to its copy, behind the mirror: the device delays no change in memory.
+///
+/// While one write runs, the names that change are collected; the next write stores their values as they are then. If
+/// the names are too many, or a write has failed, the next write compares the whole content with the copy.
+final class MirrorCopyWriter: Sendable {
+    private struct State {
+        var position: MirrorState.Position
+
+        /// The names whose values were changed since the last write began; nil if any may differ from the copy.
+        var names: Set<KeyName>? = []
+
+        /// Whether the position or a value has changed since the last write began.
+        var isBehind = false
+        var task: Task<Void, Never>?
+        var failure: (any Error)?
+    }
+
+    private enum Work: Sendable {
+        case changes([MirroredChange])
+        case all(KVSnapshot)
+    }
+
+    /// The largest number of collected names.
+    static let limit = 10_000
+
+    private let copy: MirrorCopy
+    private let memory: InMemoryKVStore
+
+    /// Held for every change in memory, so that a write takes values and position of one instant.
+    private let state: Mutex<State>
+
+    /// Creates the writer of a copy whose content the memory has.
+    init(_ copy: MirrorCopy, of memory: InMemoryKVStore, at position: MirrorState.Position) {
+        self.copy = copy
+        self.memory = memory
+        state = Mutex(State(position: position))
+    }
+
+    /// Why the last write failed.
+    var failure: (any Error)? { state.withLock { $0.failure } }
+
+    /// Whether no write runs.
+    var isIdle: Bool { state.withLock { $0.task == nil } }
+
+    /// Calls `change`, which gives `names`, or with nil any names, the values of a position in memory, and schedules
+    /// their write to the copy.
+    func record(_ names: [KeyName]?, _ position: MirrorState.Position, _ change: () -> Void) {
+        state.withLock { state in
+            change()
+            guard names != [] || position != state.position else { return }
+            (state.position, state.isBehind) = (position, true)
+            if let names { state.names?.formUnion(names) }
+            if names == nil || state.names?.count ?? 0 > Self.limit { state.names = nil }
+            if state.task == nil { state.task = Task { await write() } }
+        }
+    }
+
+    /// Writes until the copy has everything, or a write has failed and nothing has changed since it began: then the next
+    /// change begins another.
+    private func write() async {
+        while true {
+            do {
+                guard let (work, position) = try takeWork() else { return }
+                try await BlockingLane.general.run { [copy] in
+                    switch work {
+                    case .changes(let changes): try copy.write(changes, position)
+                    case .all(let content): try copy.replace(by: content, position)
+                    }
+                }
+                state.withLock { $0.failure = nil }
+            } catch {
+                state.withLock { ($0.names, $0.failure) = (nil, error) }
+            }
+        }
+    }
+
+    /// Takes the pending changes. Returns nil, and marks the task as ended, if there are none.
+    private func takeWork() throws -> (Work, MirrorState.Position)? {
+        try state.withLock { state in
+            guard state.isBehind else {
+                state.task = nil
+                return nil
+            }
+            let names = state.names
+            (state.names, state.isBehind) = ([], false)
+            guard let names else { return (.all(try memory.snapshot()), state.position) }
+            let changes = names.map { MirroredChange(name: $0, entry: memory.cell(of: $0).map { KVEntry($0) }) }
+            return (.changes(changes), state.position)
+        }
+    }
+
+    /// Waits for the writes, tries a failed one once more, and closes the copy durably.
+    func close() async throws {
+        while let task = state.withLock({ $0.task }) { await task.value }
+        try await BlockingLane.general.run { [self] in
+            let rest = Result {
+                if failure != nil { try copy.replace(by: memory.snapshot(), state.withLock { $0.position }) }
+            }
+            try copy.close()
+            try rest.get()
+        }
+    }
+}
+
+/// A change of a mirrored value, with the revision of the remote store; nil removes it.
+struct MirroredChange: Sendable {
+    var name: KeyName
+    var entry: KVEntry?
+}
+
+/// Names and values, with their revisions in the remote store.
+typealias MirroredList = [(name: String, entry: KVEntry)]
+
+extension InMemoryKVStore {
+    /// Whether there is no value.
+    var isEmpty: Bool { count == 0 }
+
+    /// Stores a list in an empty store, in one write. Short values go to the table's arena, which takes less memory
+    /// than an object for each.
+    func load(_ list: MirroredList) {
+        change { writer in
+            // Gives up the memory of values that were removed.
+            writer.table.removeAll()
+            writer.table.reserve(list.count)
+            for (var name, entry) in list {
+                name.withUTF8 { name in
+                    entry.bytes.withUnsafeBytes { bytes in
+                        writer.table.store(bytes, revision: entry.revision, named: UnsafeRawBufferPointer(name))
+                    }
+                }
+            }
+        }
+        report(list.lazy.map { KeyName($0.name) })
+    }
+
+    /// Applies changes in one write, and reports to the observers the names whose bytes they change.
+    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
+        change { writer in
+            for change in changes {
+                if let entry = change.entry {
+                    writer.table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
+                } else {
+                    writer.table.remove(change.name)
+                }
+            }
+        }
+        report(names)
+    }
+
+    /// The revision of the value of a name; nil if it is absent.
+    func revision(of name: KeyName) -> UInt64? { cell(of: name)?.revision }
+
+    /// The changes that lead to the content of a list, and the names whose bytes they change.
+    func difference(to list: MirroredList) -> (changes: [MirroredChange], names: [KeyName]) {
+        var changes: [MirroredChange] = []
+        var names: [KeyName] = []
+        var listed = Set<KeyName>(minimumCapacity: list.count)
+        for (text, entry) in list {
+            let name = KeyName(text)
+            listed.insert(name)
+            let current = cell(of: name)
+            let hasEqualBytes = current.map { $0.encodedSize == entry.bytes.count && $0.bytes == entry.bytes } ?? false
+            guard !hasEqualBytes || current?.revision != entry.revision else { continue }
+            changes.append(MirroredChange(name: name, entry: entry))
+            if !hasEqualBytes { names.append(name) }
+        }
+        for name in presentNames where !listed.contains(name) {
+            changes.append(MirroredChange(name: name, entry: nil))
+            names.append(name)
+        }
+        return (changes, names)
+    }
+}

@@ -29,7 +29,7 @@ public struct KVStoreError: Error, Sendable {
         self.operation = operation
         self.key = key
         self.store = store
-        self.underlying = underlying.map { withoutValues($0, code == .unencodable ? .encode : .decode) }
+        self.underlying = underlying.map { withoutValues($0, code) }
     }
 
     /// Whether the call failed because the device or a quota is full.
@@ -44,7 +44,7 @@ extension KVStoreError {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict, readOnly
-            case noStore, unknownOutcome
+            case noStore, unknownOutcome, storeTooLarge
             case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
@@ -66,6 +66,10 @@ extension KVStoreError {
 
         /// The encoded value exceeds the store's limit. The old value is kept.
         public static let valueTooLarge = Code(kind: .valueTooLarge)
+
+        /// The store would exceed the size that its system can keep, as user defaults on Apple's platforms can. Nothing
+        /// was changed.
+        public static let storeTooLarge = Code(kind: .storeTooLarge)
 
         /// A requirement does not hold because of a concurrent change. Nothing was changed.
         public static let conflict = Code(kind: .conflict)
@@ -111,6 +115,7 @@ extension KVStoreError {
             case .damaged: "damaged"
             case .invalidKey: "the name of the key is longer than \(KeyName.maximumLength) bytes"
             case .valueTooLarge: "the value is too large"
+            case .storeTooLarge: "the store would be larger than its system can keep"
             case .conflict: "changed concurrently"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .readOnly: "the store is read-only"
@@ -165,12 +170,32 @@ extension KVStoreError {
     }
 }
 
-/// Coding errors may contain or quote the value.
-private func withoutValues(_ error: any Error, _ operation: CodingFailure.Operation) -> any Error {
+/// Errors of encoding and decoding may contain or quote the value, and so may those of the app.
+private func withoutValues(_ error: any Error, _ code: KVStoreError.Code) -> any Error {
     switch error {
-    case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure: error
+    case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure, is CancellationError,
+        is ErrorType, is WritingClosure:
+        error
     case is EncodingError: CodingFailure(.encode, describing: error)
     case is DecodingError: CodingFailure(.decode, describing: error)
-    default: CodingFailure(operation, describing: error)
+    case _ where code == .unencodable: CodingFailure(.encode, describing: error)
+    case _ where code == .undecodable: CodingFailure(.decode, describing: error)
+    default: ErrorType(name: "\(type(of: error))")
+    }
+}
+
+/// The type of an underlying error whose content may contain a value.
+private struct ErrorType: Error, Hashable, CustomStringConvertible {
+    var name: String
+
+    var description: String { "an error of the type \(name)" }
+}
+
+/// The underlying error of an update that was given up because its value was changed during each run of its closure.
+struct WritingClosure: Error, Hashable, CustomStringConvertible {
+    var runCount: Int
+
+    var description: String {
+        "the value has changed during \(runCount) runs of the closure, which must not write the key itself"
     }
 }

@@ -1,8 +1,10 @@
+import Logging
+
 /// A store of typed values by name.
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
-/// keep their promises. A custom store needs five calls; `read` has a default.
+/// keep their promises. A custom store needs five calls; `read`, `report` and `observeChanges` have defaults.
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
@@ -34,8 +36,116 @@ public protocol KVStoring: Sendable {
     /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` if the store cannot
     ///   be read. The default forwards to ``KVStoring/get(_:)`` and so cannot tell these from an absent key.
     func read<T>(_ key: KVKey<T>) throws -> T?
+
+    /// Reports a problem of a call that cannot throw, such as an assignment to a ``Setting``, to the store's handler, on
+    /// the calling thread. The default logs it; a layer forwards it to its base store.
+    func report(_ issue: KVStoreIssue)
+
+    /// Observes changes made by this process and, in a shared store, by others.
+    ///
+    /// ``FileKVStore`` and ``InMemoryKVStore`` report every change, ``UserDefaultsKVStore`` those made by its own
+    /// objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their base store. The default
+    /// reports none.
+    ///
+    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
+    ///   at a time, in another thread, after the change has become visible to reads, and with no lock held; several
+    ///   changes may be reported together, and a call always follows the last of them.
+    /// - Returns: The observation, which ends when it is released; nil if the store does not report changes.
+    func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
 }
 
 extension KVStoring {
     public func read<T>(_ key: KVKey<T>) throws -> T? { get(key) }
+
+    public func report(_ issue: KVStoreIssue) { Logger(label: "ForgeKVStore").error("\(issue)") }
+
+    public func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation? { nil }
+}
+
+/// A key-value store that can list its keys, and read and store encoded values of any type.
+///
+/// For tools, wrapping stores, import and export.
+public protocol KVRawStoring: KVStoring {
+    /// The names of all keys, in no particular order.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func keys() throws -> [String]
+
+    /// The encoded value of a name, of any type; nil if it is absent.
+    ///
+    /// `ForgeCoding` decodes the bytes.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func rawValue(named name: String) throws -> [UInt8]?
+
+    /// Stores an encoded value, as returned by ``KVRawStoring/rawValue(named:)``.
+    ///
+    /// The bytes are not validated; invalid bytes fail when they are read.
+    ///
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
+    func setRawValue(_ bytes: [UInt8], named name: String) throws
+
+    /// Removes a name and its value, of any type; has no effect if it is absent.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func removeValue(named name: String) throws
+}
+
+extension KVRawStoring {
+    /// The names of all keys with a prefix, compared byte by byte, in no particular order.
+    public func keys(prefix: String) throws -> [String] {
+        try keys().filter { $0.utf8.starts(with: prefix.utf8) }
+    }
+}
+
+/// A key-value store with revisions, atomic batches, snapshots and a call that makes writes durable.
+public protocol KVTransactionalStoring: KVRawStoring {
+    /// The encoded value of a name and its revision; nil if it is absent.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func entry(named name: String) throws -> KVEntry?
+
+    /// All names and values at one instant.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func snapshot() throws -> KVSnapshot
+
+    /// Applies the changes of a batch atomically if its requirements hold.
+    ///
+    /// - Throws: ``KVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code is
+    ///   `.durabilityUnknown`.
+    func commit(_ batch: KVBatch) throws
+
+    /// Waits until every earlier write is durable against a power cut.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func synchronize() throws
+}
+
+/// A subscription to the changes of a store, which ends when the object is released.
+public final class KVObservation: Sendable {
+    private let cancel: @Sendable () -> Void
+
+    /// Creates an observation that calls `cancel` once, in its `deinit`.
+    public init(cancel: @escaping @Sendable () -> Void) {
+        self.cancel = cancel
+    }
+
+    /// Combines several observations; nil if there is none.
+    convenience init?(_ parts: KVObservation?...) {
+        let parts = parts.compactMap(\.self)
+        guard !parts.isEmpty else { return nil }
+        self.init { withExtendedLifetime(parts) {} }
+    }
+
+    deinit { cancel() }
+}
+
+/// Calls of other stores, declared unavailable so that the compiler suggests the right ones.
+extension KVStoring {
+    @available(*, unavailable, message: "a key-value store takes the key first: set(key, value: value)")
+    public func set<T>(_ value: T, for key: KVKey<T>) throws { fatalError("unavailable") }
+
+    @available(*, unavailable, message: "a key-value store is written with set(key, value: value)")
+    public func save<T>(_ value: T, for key: KVKey<T>) throws { fatalError("unavailable") }
 }

@@ -17,7 +17,8 @@ extension KVTransactionalStoring {
 
     /// Updates a value atomically: no other write occurs between reading and writing.
     ///
-    /// The closure runs again after a concurrent write, so it must have no other effect. It runs without any lock held.
+    /// The closure runs again after a concurrent write, so it must have no other effect, and must not write the key
+    /// itself. It runs without any lock held, at most 10,000 times: after that, the call throws `.conflict`.
     ///
     /// - Parameters:
     ///   - key: The key.
@@ -52,10 +53,14 @@ extension KVTransactionalStoring {
     public func updateIfPresent<T>(
         _ key: KVKey<T>, durability: Durability = .none, _ change: (inout T) throws -> Void
     ) throws -> T? {
+        var attempts = UpdateAttempts(of: key.name)
         while let old = try versioned(key) {
             var value = old.value
             try change(&value)
-            guard try compareAndSet(key, revision: old.revision, value: value) else { continue }
+            guard try compareAndSet(key, revision: old.revision, value: value) else {
+                try attempts.didFail()
+                continue
+            }
             try synchronize(durability, after: .set, key: key.name)
             return value
         }
@@ -88,11 +93,13 @@ extension KVTransactionalStoring {
     func changing<T, Result>(
         _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Result
     ) throws -> Result {
+        var attempts = UpdateAttempts(of: key.name)
         while true {
             let old = try versioned(key)
             var value = old?.value ?? initial()
             let result = try change(&value)
             if try compareAndSet(key, revision: old?.revision, value: value) { return result }
+            try attempts.didFail()
         }
     }
 
@@ -169,6 +176,23 @@ extension KVTransactionalStoring {
     }
 }
 
+/// The runs of the closure of an update, which are bounded: a closure that writes the key itself never succeeds.
+struct UpdateAttempts {
+    private let name: String
+    private var count = 0
+
+    /// Far more than concurrent writers need: each of their conflicts means that another one has succeeded.
+    static let limit = 10_000
+
+    init(of name: String) { self.name = name }
+
+    mutating func didFail() throws(KVStoreError) {
+        count += 1
+        guard count >= Self.limit else { return }
+        throw KVStoreError(.conflict, .set, key: name, underlying: WritingClosure(runCount: count))
+    }
+}
+
 extension KVStoreError {
     /// The error of a batch that a call makes for one key, as an error of that call.
     fileprivate func of(_ call: Operation, _ name: String) -> KVStoreError {
@@ -177,5 +201,19 @@ extension KVStoreError {
         error.operation = call
         error.key = name
         return error
+    }
+}
+
+extension KVTransactionalStoring {
+    /// Suspends until every earlier write is durable against a power cut.
+    ///
+    /// For servers, and all code that runs in tasks: ``synchronize()`` blocks its thread until the device has flushed,
+    /// and the pool has one thread per core. This call waits on another thread. Calls at the same time share one flush.
+    /// Synchronous code, and code that flushes rarely and has a thread of its own, calls ``synchronize()``, which costs
+    /// no thread switches. Cancelling the task does not end the wait.
+    ///
+    /// - Throws: ``KVStoreError``, as ``synchronize()``.
+    public func flush() async throws {
+        try await BlockingLane.general.run { try self.synchronize() }
     }
 }

@@ -19,7 +19,7 @@ public import SwiftUI
 /// ```
 ///
 /// The model is the ``ObservedSettings`` of the environment (`.environment(settings)`), or else
-/// ``ObservedSettings/home``. A failed assignment is reported as by ``Setting``, and the view shows the stored value.
+/// ``ObservedSettings/default``. A failed assignment is reported as by ``Setting``, and the view shows the stored value.
 @propertyWrapper
 @MainActor
 public struct ObservedSetting<Value: Codable & Sendable>: DynamicProperty {
@@ -43,6 +43,6 @@ public struct ObservedSetting<Value: Codable & Sendable>: DynamicProperty {
         return Binding(get: { model[setting] }, set: { model[setting] = $0 })
     }
 
-    private var model: ObservedSettings { settings ?? .home }
+    private var model: ObservedSettings { settings ?? .default }
 }
 #endif

@@ -15,7 +15,8 @@ import Synchronization
 /// ```
 ///
 /// It announces changes made through this object, the store itself, another wrapper or another process.
-/// (``UserDefaultsKVStore`` reports only writes of its own objects.) Each key is observed separately: a change of one
+/// (``UserDefaultsKVStore`` reports only writes of its own objects. Over a store that reports none, only those through
+/// this object are announced.) Each key is observed separately: a change of one
 /// does not re-evaluate observers of others, unless any key may have changed: after `removeAll`, after a batch of more
 /// than 1,000 names, and after another process has replaced the log of a shared store.
 ///
@@ -26,32 +27,42 @@ import Synchronization
 ///
 /// Neither the store nor an observer retains this object, and this object does not retain the actor.
 public final class ObservedSettings: Observable, Sendable {
-    private let store: any KVObservableStoring
+    private let store: any KVStoring
     private let registrar = ObservationRegistrar()
 
     /// The names that were read; only these can have observers.
     private let observed = Mutex<Set<KeyName>>([])
-    private let observation = Mutex<KVObservation?>(nil)
+    private let source = Mutex(Source.none)
 
-    /// The model of the settings of ``SettingsHome``, announced on the main actor. ``SettingsHome/withStore(_:_:)``
-    /// does not change its store.
-    public static let home = ObservedSettings(SettingsHome.processStore)
+    /// Where announced changes come from.
+    private enum Source {
+        case none
+        case store(KVObservation)
+
+        /// This object, because the store does not report changes.
+        case own(@Sendable (_ names: [String]?) -> Void)
+    }
+
+    /// The model of the settings of ``DefaultSettingsStore``, announced on the main actor.
+    /// ``DefaultSettingsStore/withStore(_:_:)`` does not change its store.
+    public static let `default` = ObservedSettings(DefaultSettingsStore.processStore)
 
     /// Creates a model of the settings of a store.
     ///
     /// - Parameters:
-    ///   - store: The store, by default that of ``SettingsHome``.
+    ///   - store: The store, by default that of ``DefaultSettingsStore``.
     ///   - actor: The actor on which changes are announced.
     public init(
-        _ store: any KVObservableStoring = SettingsHome.store, isolation actor: any Actor = MainActor.shared
+        _ store: any KVStoring = DefaultSettingsStore.store, isolation actor: any Actor = MainActor.shared
     ) {
         self.store = store
         // The actor may own this object.
-        let observation = store.observeChanges { [weak self, weak actor] names in
+        let announce: @Sendable ([String]?) -> Void = { [weak self, weak actor] names in
             guard let actor else { return }
             Task { await self?.announce(names, on: actor) }
         }
-        self.observation.withLock { $0 = observation }
+        let source = store.observeChanges(announce).map { Source.store($0) } ?? .own(announce)
+        self.source.withLock { $0 = source }
     }
 
     /// The value of a setting; reading it starts observing it.
@@ -64,18 +75,32 @@ public final class ObservedSettings: Observable, Sendable {
             registrar.access(self, keyPath: \.[name])
             return store.get(setting)
         }
-        set { Setting(setting, in: store).wrappedValue = newValue }
+        set {
+            Setting(setting, in: store).wrappedValue = newValue
+            didChange(setting)
+        }
     }
 
     /// Stores the value of a setting.
     ///
     /// - Throws: ``KVStoreError``, as ``KVStoring/set(_:value:)``.
-    public func set<Value>(_ setting: KVSetting<Value>, value: Value) throws { try store.set(setting, value: value) }
+    public func set<Value>(_ setting: KVSetting<Value>, value: Value) throws {
+        try store.set(setting, value: value)
+        didChange(setting)
+    }
 
     /// Removes the stored value, so that reading gives the default.
     ///
     /// - Throws: ``KVStoreError``, as ``KVStoring/remove(_:)``.
-    public func reset<Value>(_ setting: KVSetting<Value>) throws { try store.remove(setting) }
+    public func reset<Value>(_ setting: KVSetting<Value>) throws {
+        try store.remove(setting)
+        didChange(setting)
+    }
+
+    private func didChange<Value>(_ setting: KVSetting<Value>) {
+        guard case .own(let announce) = source.withLock({ $0 }) else { return }
+        announce([setting.name])
+    }
 
     /// The property of a name, identified by its key path in the registrar.
     private subscript(_ name: KeyName) -> Void { () }

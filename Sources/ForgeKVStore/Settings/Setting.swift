@@ -8,7 +8,7 @@ import Synchronization
 /// }
 ///
 /// struct Appearance {
-///     @Setting(.theme) var theme  // In ``SettingsHome``; or @Setting(.theme, in: AppStores.settings).
+///     @Setting(.theme) var theme  // In ``DefaultSettingsStore``; or @Setting(.theme, in: AppStores.settings).
 /// }
 ///
 /// let theme = Setting(.theme, in: store)  // The same as a handle, for an actor or an `@Observable` class.
@@ -28,10 +28,10 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// All properties in one object, so that copying a handle counts one reference.
     @usableFromInline let state: SettingState<Value>
 
-    private var store: any KVStoring { state.store ?? SettingsHome.store }
+    private var store: any KVStoring { state.store ?? DefaultSettingsStore.store }
 
-    /// Creates a handle for a setting in ``SettingsHome``, looked up by each call: in a test it is the store of the
-    /// test.
+    /// Creates a handle for a setting in ``DefaultSettingsStore``, looked up by each call: in a test it is the store of
+    /// the test.
     public init(_ setting: KVSetting<Value>) {
         state = SettingState(setting, nil)
     }
@@ -52,7 +52,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
             do {
                 try set(newValue)
             } catch {
-                store.reportOrLog(.assignment(key: setting.name, error))
+                store.report(.assignment(key: setting.name, error))
             }
         }
     }
@@ -96,11 +96,8 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
 
     /// The values: the current one, then the latest one after each change.
     ///
-    /// If the store does not report changes (``KVObservableStoring``), the current value is the only one.
-    public var values: KVSettingValues<Value> {
-        if let store = store.observable { return store.values(of: setting) }
-        return KVSettingValues(only: wrappedValue, of: setting)
-    }
+    /// If the store does not report changes (``KVStoring/observeChanges(_:)``), the current value is the only one.
+    public var values: KVSettingValues<Value> { store.values(of: setting) }
 
     private func recording<Result>(_ write: () throws -> Result) throws -> Result {
         do {
@@ -112,4 +109,34 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
             throw error
         }
     }
+}
+
+/// The constants of a ``Setting`` and the error of its latest write.
+@usableFromInline
+final class SettingState<Value: Codable & Sendable>: Sendable {
+    /// Nil for the store of ``DefaultSettingsStore``.
+    let store: (any KVStoring)?
+
+    /// The store that reads go to; not optional, because unwrapping would copy it in every read.
+    @usableFromInline let reader: any KVStoring
+    @usableFromInline let key: KVKey<Value>
+    @usableFromInline let defaultValue: Value
+    let setting: KVSetting<Value>
+    let error = Mutex<(any Error)?>(nil)
+
+    init(_ setting: KVSetting<Value>, _ store: (any KVStoring)?) {
+        self.setting = setting
+        self.store = store
+        reader = store ?? DefaultSettingsStore.Reader()
+        key = setting.key
+        defaultValue = setting.defaultValue
+    }
+}
+
+/// The error of an atomic change in a store without atomic changes.
+public struct NotTransactional: Error, Hashable, CustomStringConvertible {
+    /// The name of the setting.
+    public var key: String
+
+    public var description: String { "cannot change \(KeyName(key)) atomically: the store is not transactional" }
 }

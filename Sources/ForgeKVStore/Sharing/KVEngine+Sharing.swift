@@ -5,8 +5,9 @@ import SystemPackage
 /// A store that several processes have open.
 ///
 /// A write holds the lock of the store while it reads the records of other processes, appends its own and publishes the
-/// new state. A read takes no lock of the store unless another log has replaced the open one. Lock order: the lock of
-/// the store, `flushing`, `writer`.
+/// new state. A read takes no lock of the store: it follows what was published, also into a log that has replaced the
+/// open one. Only damage, or a page that another program has changed, makes it acquire the lock. Lock order: the lock
+/// of the store, `flushing`, `writer`.
 extension KVEngine {
     /// The commit step of a shared store: calls `body` under the lock of the store, with all records of other processes
     /// applied, and publishes what it wrote.
@@ -28,7 +29,7 @@ extension KVEngine {
     @inline(__always)
     func loadRemoteChanges(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         if let sharing = handle.sharing, sharing.mayHaveRemoteChanges, !isClosed {
-            try loadRemoteChanges(sharing, operation)
+            try loadRemoteChanges(sharing, operation, within: sharing.timeout)
         }
     }
 
@@ -42,19 +43,37 @@ extension KVEngine {
         }
     }
 
-    /// The same for a call that cannot throw: a failure is reported once, and what is known of the store stays.
+    /// The same for a call that cannot throw and waits a millisecond at most: a failure is reported once, and what is
+    /// known of the store stays. If another process holds the lock, a background job waits for it.
     @inline(never)
     func loadRemoteChangesOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
         guard let sharing = handle.sharing, !isClosed else { return }
         do throws(KVStoreError) {
-            try loadRemoteChanges(sharing, operation)
+            try loadRemoteChanges(sharing, operation, within: sharing.isRetrying ? .zero : Self.patienceOfGet)
         } catch {
             if sharing.recordOutcome(failed: true) { options.report(.sharing(name.map(error.about) ?? error)) }
+            if error.isInUse { retryInBackground(sharing) }
         }
     }
 
+    /// How long a call that cannot throw waits for the lock of the store.
+    private static let patienceOfGet = Duration.milliseconds(1)
+
+    private func retryInBackground(_ sharing: EngineSharing) {
+        guard options.compactsInBackground, sharing.beginRetry() else { return }
+        inBackground { engine in
+            defer { sharing.endRetry() }
+            do throws(KVStoreError) {
+                try engine.loadRemoteChanges(sharing, .get, within: sharing.timeout)
+            } catch {}  // It was reported, and later calls try again.
+        }
+    }
+
+    /// Reads what other processes have published: without the lock of the store, unless that fails.
     @inline(never)
-    private func loadRemoteChanges(_ sharing: EngineSharing, _ operation: KVStoreError.Operation) throws(KVStoreError) {
+    private func loadRemoteChanges(
+        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, within timeout: Duration
+    ) throws(KVStoreError) {
         try checkFork(operation)
         var remoteChanges: RemoteChanges?
         do throws(FileSystemError) {
@@ -64,7 +83,11 @@ extension KVEngine {
                 // Another thread may have done it meanwhile.
                 let word = try sharing.page.word()
                 if sharing.isKnown(word) { return RemoteChanges() }
-                return try follow(sharing, to: EngineSharing.end(of: writer.log, in: word), &writer)
+                guard sharing.mayBeRead(word) else { return nil }
+                if let followed = try follow(sharing, to: EngineSharing.end(of: writer.log, in: word), &writer) {
+                    return followed
+                }
+                return try adopt(sharing, &writer)
             }
         } catch {
             throw failure(error, operation)
@@ -72,26 +95,70 @@ extension KVEngine {
         if let remoteChanges {
             publish(remoteChanges, sharing)
         } else {
-            try withLock(sharing, operation) { () throws(KVStoreError) in }
+            do throws(KVStoreError) {
+                try withLock(sharing, operation, within: timeout) { () throws(KVStoreError) in }
+            } catch  where error.code == .unavailable(.closed) {
+                // What was known when the store was closed stays.
+                return
+            }
         }
         _ = sharing.recordOutcome(failed: false)
     }
 
+    /// Reads the log that has replaced the open one, without the lock of the store; nil unless it is intact up to what
+    /// was published.
+    ///
+    /// The word and the log are read again if a process compacts the log between the two. A process that is stopped
+    /// between replacing the log and publishing it has put all that the word states into the log in place.
+    private func adopt(_ sharing: EngineSharing, _ writer: inout Writer) throws(FileSystemError) -> RemoteChanges? {
+        guard writer.obstacle == nil else { return nil }
+        var word = try sharing.page.word()
+        for _ in 0..<Self.mostAdoptions {
+            var opening = LogOpening(handle, table: ValueTable(), options: options)
+            let found = try opening.openPublished(word)
+            let present = try sharing.page.word()
+            guard present == word else {
+                word = present
+                continue
+            }
+            // An earlier state than that of this process: it has written more, which it could not publish.
+            guard let found, found.sequence >= writer.log.sequence else { break }
+            let remoteChanges = take(OpenedLog(log: found), opening.table, sharing, &writer)
+            sharing.noteSeen(word)
+            return remoteChanges
+        }
+        sharing.noteUnreadable(word)
+        return nil
+    }
+
+    /// How many times a log is read that other processes replace meanwhile.
+    private static let mostAdoptions = 3
+
     /// Calls `body` under the lock of the store, with all records of other processes applied, and publishes what it
     /// wrote.
+    ///
+    /// It waits for the lock as long as the store's timeout unless `timeout` is shorter. Once the store is being closed,
+    /// it throws `.unavailable(.closed)`, but for the calls of the closing itself (`isClosing`).
     func withLock<Result: ~Copyable>(
-        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ body: () throws(KVStoreError) -> Result
+        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, within timeout: Duration? = nil,
+        isClosing: Bool = false, _ body: () throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
         try checkFork(operation)
         var remoteChanges = RemoteChanges()
         defer { publish(remoteChanges, sharing) }
         do throws(FileSystemError) {
-            try sharing.lock.acquire(within: sharing.timeout)
+            try sharing.lock.acquire(within: timeout.map { min($0, sharing.timeout) } ?? sharing.timeout)
         } catch {
             throw failure(error, operation)
         }
         defer { sharing.lock.release() }
+        // A call that waited while the store was closed would put this process into the shared page again.
+        let life = life.load(ordering: .acquiring)
+        guard life == .open || (life == .leaving && isClosing) else {
+            throw KVStoreError(.unavailable(.closed), operation, store: handle.name)
+        }
         remoteChanges = try takeOver(sharing, operation)
+        sharing.noteSeen()
         defer {
             do throws(FileSystemError) {
                 try sharing.publish()
@@ -147,7 +214,8 @@ extension KVEngine {
     /// Begins to share a log that was just opened. The caller holds the lock of the store.
     static func share(_ opened: inout OpenedLog, at handle: StoreHandle) throws(KVStoreError) {
         guard let sharing = handle.sharing else { return }
-        try prepare(&opened, sharing, store: handle.name)
+        try prepare(&opened, store: handle.name)
+        sharing.noteFile(of: opened.log)
         sharing.note(opened.log)
         if opened.obstacle == nil { handle.removalReserve.fill() }
         do throws(FileSystemError) {
@@ -192,6 +260,7 @@ extension KVEngine {
         writer.log.follow(
             to: end, sequence: found.sequence, flushedSequence: found.flushedSequence, endsFlushed: found.endsFlushed)
         sharing.note(writer.log)
+        sharing.noteSeen()
         return remoteChanges
     }
 
@@ -200,24 +269,32 @@ extension KVEngine {
     private func reopen(_ sharing: EngineSharing, _ writer: inout Writer) throws(KVStoreError) -> RemoteChanges {
         var opening = LogOpening(handle, table: ValueTable(), options: options)
         var opened = try opening.openForWriting()
-        try Self.prepare(&opened, sharing, store: handle.name)
-        var remoteChanges = RemoteChanges()
-        remoteChanges.apply(opening.table.contents, to: &writer.table)
-        remoteChanges.collect(from: &writer.table)
+        try Self.prepare(&opened, store: handle.name)
+        var remoteChanges = take(opened, opening.table, sharing, &writer)
         remoteChanges.issues = opening.issues
-        if writer.log.isPoisoned { opened.log.poison() }
-        writer.log = opened.log
+        return remoteChanges
+    }
+
+    /// Continues with a log that was just read into a table, in the place of the open one.
+    private func take(
+        _ opened: consuming OpenedLog, _ table: borrowing TableWriter, _ sharing: EngineSharing,
+        _ writer: inout Writer
+    ) -> RemoteChanges {
+        var remoteChanges = RemoteChanges()
+        remoteChanges.apply(table.contents, to: &writer.table)
+        remoteChanges.collect(from: &writer.table)
+        let isPoisoned = writer.log.isPoisoned
         writer.obstacle = opened.obstacle
+        writer.log = opened.log
+        if isPoisoned { writer.log.poison() }
         writer.compactionThreshold = 0
+        sharing.noteFile(of: writer.log)
         sharing.note(writer.log)
         return remoteChanges
     }
 
-    /// Makes a log that was opened fit for being shared, and notes which it is.
-    private static func prepare(
-        _ opened: inout OpenedLog, _ sharing: EngineSharing, store: String
-    ) throws(KVStoreError) {
-        sharing.noteFile(of: opened.log)
+    /// Makes a log that was opened fit for being shared.
+    private static func prepare(_ opened: inout OpenedLog, store: String) throws(KVStoreError) {
         guard opened.obstacle == nil else { return }
         do throws(FileSystemError) {
             let file = opened.log.file
@@ -242,8 +319,18 @@ final class EngineSharing: Sendable {
     /// The value of ``SharedPage/word()`` while this process has read all changes.
     private let known = Atomic<UInt64>(0)
 
+    /// The word that the page had when this process last read or published a state. While a call of this process has
+    /// appended records and not yet published them, ``known`` is ahead of it.
+    private let seen = Atomic<UInt64>(0)
+
+    /// A word whose state could not be read without the lock of the store; 0, which no word is, for none.
+    private let unreadable = Atomic<UInt64>(0)
+
+    /// Whether a background job waits for the lock of the store, to read what could not be read without.
+    private let retrying = Atomic(false)
+
     /// The inode number of the open log, to detect that another log has replaced it; 0 if it is not known. Changed
-    /// under the lock of the store.
+    /// under the engine's `writer`.
     private let inode = Atomic<UInt64>(0)
 
     /// Whether the last attempt to read the changes of other processes failed.
@@ -271,13 +358,20 @@ final class EngineSharing: Sendable {
         }
     }
 
-    /// Closes a forked child's descriptors, and changes nothing.
-    func abandon() {
-        page.abandon()
-        lock.close()
+    /// Takes this process out of the shared page, once its calls in flight have ended; `body` is called before.
+    ///
+    /// It is done under the lock of the store, or without if another process holds that too long: the slot is this
+    /// process's own.
+    func leave(_ body: () -> Void) {
+        lock.drain(within: min(timeout, Self.patienceOfLeaving)) {
+            body()
+            page.leave()
+        }
     }
 
-    /// Frees this process's slot in the shared page, and releases the lock if held.
+    private static let patienceOfLeaving = Duration.milliseconds(100)
+
+    /// Closes the descriptors, and changes nothing.
     func close() {
         page.close()
         lock.close()
@@ -291,24 +385,44 @@ extension EngineSharing {
     @inline(__always)
     var mayHaveRemoteChanges: Bool { !page.isKnownToHold(known.load(ordering: .acquiring)) }
 
-    /// Whether a word is that of the state that this process has read.
-    func isKnown(_ word: UInt64) -> Bool { word == known.load(ordering: .acquiring) }
+    /// Whether this process has read all that a word of the page states.
+    func isKnown(_ word: UInt64) -> Bool {
+        word == known.load(ordering: .acquiring) || word == seen.load(ordering: .acquiring)
+    }
+
+    /// Whether the state of a word may be read without the lock of the store: it was not tried in vain.
+    func mayBeRead(_ word: UInt64) -> Bool { word != unreadable.load(ordering: .relaxed) }
 
     /// The log-state word: the end of the log XOR the first eight bytes of its file ID, so that no two logs share one.
     private static func word(_ log: borrowing AppendLog, end: Int64) -> UInt64 { tag(log) ^ UInt64(bitPattern: end) }
 
     /// The end of the log that a word states; meaningless if the word is that of another log.
-    static func end(of log: borrowing AppendLog, in word: UInt64) -> Int64 { Int64(bitPattern: tag(log) ^ word) }
+    static func end(of log: borrowing AppendLog, in word: UInt64) -> Int64 { end(of: log.file.header, in: word) }
 
-    private static func tag(_ log: borrowing AppendLog) -> UInt64 {
-        log.file.header.fileID.bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
+    static func end(of header: LogHeader, in word: UInt64) -> Int64 { Int64(bitPattern: tag(header) ^ word) }
+
+    private static func tag(_ log: borrowing AppendLog) -> UInt64 { tag(log.file.header) }
+
+    private static func tag(_ header: LogHeader) -> UInt64 {
+        header.fileID.bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
     }
 
     /// Records that the table contains the changes up to the end of the log.
     func note(_ log: borrowing AppendLog) { known.store(Self.word(log, end: log.end), ordering: .releasing) }
 
+    /// Records that the table contains what a word of the page states; by default that of the state recorded last.
+    func noteSeen(_ word: UInt64? = nil) {
+        seen.store(word ?? known.load(ordering: .acquiring), ordering: .releasing)
+    }
+
+    /// Records that the state of a word could not be read without the lock of the store.
+    func noteUnreadable(_ word: UInt64) { unreadable.store(word, ordering: .relaxed) }
+
     /// Publishes the state that was recorded last. The caller holds the lock of the store.
-    func publish() throws(FileSystemError) { try page.publish(known.load(ordering: .acquiring)) }
+    func publish() throws(FileSystemError) {
+        try page.publish(known.load(ordering: .acquiring))
+        noteSeen()
+    }
 
     /// Whether a file is the log that this process has open.
     func isOpen(_ status: BriefFileStatus) -> Bool { status.inode == inode.load(ordering: .relaxed) }
@@ -323,6 +437,13 @@ extension EngineSharing {
             inode.store(0, ordering: .relaxed)
         }
     }
+
+    var isRetrying: Bool { retrying.load(ordering: .relaxed) }
+
+    /// Returns whether the caller is to begin a background job that tries to read again.
+    func beginRetry() -> Bool { !retrying.exchange(true, ordering: .relaxed) }
+
+    func endRetry() { retrying.store(false, ordering: .relaxed) }
 
     /// Records whether reading the changes of other processes failed; true for the first failure after a success.
     func recordOutcome(failed: Bool) -> Bool {

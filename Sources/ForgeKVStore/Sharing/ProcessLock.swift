@@ -3,7 +3,8 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// The lock of a shared store, held only for the duration of a call.
+/// The lock of a shared store, held only for the duration of a call: a lock of the file `#lock` and, in case another
+/// program removes that file, of the directory itself, which a process locks too that has the store for itself.
 ///
 /// It is acquired by polling, because a blocking `flock(2)` has no timeout.
 final class ProcessLock: Sendable {
@@ -22,6 +23,10 @@ final class ProcessLock: Sendable {
     /// How long opening waits although the lock file contains a process ID: the ID may be left over from an exclusive
     /// store, and the holder of the lock may be about to overwrite it.
     private static let grace = Duration.milliseconds(50)
+
+    private static var busy: FileSystemError {
+        FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
+    }
 
     init(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {
         self.directory = directory
@@ -58,26 +63,46 @@ final class ProcessLock: Sendable {
     private func acquire(
         within timeout: Duration, while isWorthWaiting: (Duration) throws(FileSystemError) -> Bool
     ) throws(FileSystemError) {
-        let busy = FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
         let start = ContinuousClock.now
         // Waiting for other threads of this process counts towards the timeout.
         let end = Date(timeIntervalSinceNow: timeout.bounded / .seconds(1))
         guard threadLock.try() || threadLock.lock(before: end) else {
-            throw busy
+            throw Self.busy
         }
         do throws(FileSystemError) {
-            guard try !tryToAcquire() else { return }
-            var pause = 0.000_02
-            repeat {
-                let waited = start.duration(to: .now)
-                guard waited < timeout, try isWorthWaiting(waited) else { throw busy }
-                Thread.sleep(forTimeInterval: pause)
-                pause = min(2 * pause, 0.001)
-            } while try !tryToAcquire()
+            try acquireFiles(from: start, within: timeout, while: isWorthWaiting)
         } catch {
             threadLock.unlock()
             throw error
         }
+    }
+
+    /// Waits for the calls of other threads of this process, however long, and calls `body` while there is none: with
+    /// the lock or, if another process holds it longer than the timeout, without.
+    func drain(within timeout: Duration, _ body: () -> Void) {
+        threadLock.lock()
+        defer { threadLock.unlock() }
+        do throws(FileSystemError) {
+            try acquireFiles(from: .now, within: timeout) { (_) throws(FileSystemError) in true }
+        } catch {
+            return body()
+        }
+        body()
+        releaseFiles()
+    }
+
+    private func acquireFiles(
+        from start: ContinuousClock.Instant, within timeout: Duration,
+        while isWorthWaiting: (Duration) throws(FileSystemError) -> Bool
+    ) throws(FileSystemError) {
+        guard try !tryToAcquire() else { return }
+        var pause = 0.000_02
+        repeat {
+            let waited = start.duration(to: .now)
+            guard waited < timeout, try isWorthWaiting(waited) else { throw Self.busy }
+            Thread.sleep(forTimeInterval: pause)
+            pause = min(2 * pause, 0.001)
+        } while try !tryToAcquire()
     }
 
     private func tryToAcquire() throws(FileSystemError) -> Bool {
@@ -86,16 +111,21 @@ final class ProcessLock: Sendable {
             try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                 try fileSystem.lock(descriptor, .exclusive, waiting: false)
             }
+        } catch  where error.errno == .resourceTemporarilyUnavailable {
+            return false
+        }
+        do throws(FileSystemError) {
             // If another program has removed the lock file, other processes lock a new file of that name: open that.
             guard try fileSystem.briefStatus(of: .descriptor(descriptor)).linkCount > 0 else {
                 close()
                 return false
             }
+            try fileSystem.lockStoreDirectory(directory, .exclusive)
             return true
-        } catch  where error.errno == .resourceTemporarilyUnavailable {
-            return false
         } catch {
-            throw error
+            close()
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            return false
         }
     }
 
@@ -108,17 +138,23 @@ final class ProcessLock: Sendable {
 
     /// Releases the lock.
     func release() {
-        if let descriptor = descriptor.withLock({ $0 }) {
-            do throws(FileSystemError) {
-                try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                    try fileSystem.lock(descriptor, .unlocked, waiting: false)
-                }
-            } catch {
-                // Closing the descriptor releases the lock too.
-                close()
-            }
-        }
+        releaseFiles()
         threadLock.unlock()
+    }
+
+    /// Unlocks the directory before `#lock`, because others acquire them in the opposite order.
+    private func releaseFiles() {
+        // Unlocking an open directory cannot fail.
+        do throws(FileSystemError) { try fileSystem.lockStoreDirectory(directory, .unlocked) } catch _ {}
+        guard let descriptor = descriptor.withLock({ $0 }) else { return }
+        do throws(FileSystemError) {
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(descriptor, .unlocked, waiting: false)
+            }
+        } catch {
+            // Closing the descriptor releases the lock too.
+            close()
+        }
     }
 
     /// Closes the lock file, which releases the lock; the next attempt to take it opens the file again.
@@ -128,5 +164,18 @@ final class ProcessLock: Sendable {
             return descriptor
         }
         if let open { fileSystem.discard(open) }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Locks or unlocks the directory of a store without waiting, besides `#lock`, so that the store stays locked if
+    /// another program removes `#lock`.
+    ///
+    /// Not every file system can lock a directory: NFS asks for a descriptor that is open for writing. `#lock` alone
+    /// has to do there.
+    func lockStoreDirectory(_ directory: Descriptor, _ mode: LockMode) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try retryingInterrupts { () throws(FileSystemError) in try lock(directory, mode, waiting: false) }
+        } catch  where [.badFileDescriptor, .notSupported, .invalidArgument, .noLocks].contains(error.errno) {}
     }
 }

@@ -21,7 +21,6 @@ final class SharedPage: Sendable {
     private let processes: ProcessTable
     private let inode: [UInt8]
     private let slot: Atomic<Int>
-    private let hasLeft = Atomic(false)
 
     /// Where the word stands in memory, which is only loaded and stored atomically; nil where it has to be read.
     private nonisolated(unsafe) let address: UnsafeMutableRawPointer?
@@ -91,23 +90,17 @@ final class SharedPage: Sendable {
         }
     }
 
-    /// Takes this process out of its slot.
+    /// Takes this process out of its slot. No other thread may be using the page, nor use it later: publishing would
+    /// put the process into a slot again.
     func leave() {
-        guard !hasLeft.exchange(true, ordering: .relaxed) else { return }
         // If it fails, the slot is free when this process has ended.
         do {
             try write([UInt8](repeating: 0, count: SharedPageContent.slotSize), at: slotOffset)
         } catch _ {}
     }
 
-    /// Takes this process out of its slot and closes the file.
-    func close() {
-        leave()
-        abandon()
-    }
-
     /// Closes the file. In a forked child the slot is the parent's.
-    func abandon() {
+    func close() {
         let file = descriptor.withLock { descriptor in
             defer { descriptor = nil }
             return descriptor

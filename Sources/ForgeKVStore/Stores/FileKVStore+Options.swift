@@ -30,7 +30,7 @@ extension FileKVStore {
         /// The time that a call in a shared store waits for writes of other processes: 10 seconds by default. After
         /// that it throws `.unavailable(.inUse(processID:))`. Each process holds the lock for microseconds, and during
         /// compaction for as long as it takes to write the store's content; a process that is stopped meanwhile keeps
-        /// it.
+        /// it. Reads need the lock only to repair what is damaged; `get` and `contains` then wait a millisecond.
         public var lockTimeout: Duration
 
         /// The interval at which a shared store is checked for remote changes while streams observe them: 20
@@ -126,9 +126,9 @@ extension FileKVStore {
         /// A single process. It holds the lock of the store from opening to closing.
         case exclusive
 
-        /// Every process that opens it with this option, up to 252. The exclusive lock of the store is held only while
-        /// a call writes, compacts, opens the store, or reads after the log was replaced. Between calls a process holds
-        /// a shared lock on the directory, which keeps out processes that open the store exclusively.
+        /// Every process that opens it with this option, up to 252. The lock of the store is held only while a call
+        /// writes, compacts or opens the store. Between calls a process holds no lock: its entry in the file `#shared`
+        /// keeps out processes that open the store exclusively.
         case shared
     }
 }

@@ -39,10 +39,11 @@ public import Foundation
 /// calls.
 /// - A write waits for writes of other processes, at most ``Options/lockTimeout``. Waiting is polling without a queue:
 ///   with more than about a hundred processes that write continuously, some may time out.
-/// - A read compares one word of memory. If it has changed, the new records are first read from the log; a read waits
-///   like a write only if another process has compacted the log.
-/// - If new records cannot be read, `get` and `contains` return the known values, and report that through
-///   ``Options/onIssue``; every other call throws.
+/// - A read compares one word of memory. If it has changed, the new records are first read from the log, without a
+///   lock, so that a process which is stopped in the middle of a write or a compaction delays no read of the others.
+/// - If new records cannot be read because the log is damaged, a read repairs it under the lock, like a write. `get`
+///   and `contains` wait for that lock a millisecond; then, and after any failure, they return the known values, report
+///   that once through ``Options/onIssue``, and a background thread tries again. Every other call throws.
 /// - A write after which compaction is due compacts the log before it returns.
 /// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
 ///   Linux, the next flush of every other process fails too.
@@ -282,19 +283,15 @@ extension FileKVStore {
         }
         issues.forEach(options.report)
     }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        engine.observe(handler)
-    }
 }
 
-extension FileKVStore: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension FileKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         engine.observeChanges(handler)
     }
 }
 
-extension FileKVStore: KVIssueReporting {
+extension FileKVStore {
     /// Reports an issue to ``Options/onIssue`` and the log.
     public func report(_ issue: KVStoreIssue) { options.report(issue) }
 }
@@ -319,7 +316,7 @@ extension FileKVStore {
     ///
     /// - Throws: ``KVStoreError``, as ``close()``; the store is closed nevertheless.
     public func shutDown() async throws {
-        try await BlockingWork.run { try self.close() }
+        try await BlockingLane.general.run { try self.close() }
     }
 
     /// Opens a store, calls `body` with it, and closes it, even if `body` throws. A tool that several processes may run

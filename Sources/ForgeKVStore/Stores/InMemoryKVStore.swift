@@ -128,10 +128,16 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         if changes.hasObservers { changes.notify(nil) }
     }
 
-    public func keys() throws -> [String] { writer.withLock { $0.table.names } }
+    public func keys() throws -> [String] { collect(withValues: false).names }
 
     /// The names that have a value.
-    var presentNames: [KeyName] { writer.withLock { $0.table.names }.map { KeyName($0) } }
+    var presentNames: [KeyName] { collect(withValues: false).names.map { KeyName($0) } }
+
+    private func collect(withValues: Bool) -> TableScan {
+        TableScan.collect(withValues: withValues) { piece in
+            writer.withLock { writer in piece(&writer.table) }
+        }
+    }
 
     /// The table, for a store that reads through this one.
     var view: TableView { table.view }
@@ -164,7 +170,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     }
 
     public func snapshot() throws -> KVSnapshot {
-        KVEntry.all(writer.withLock { $0.table.contents })
+        collect(withValues: true).snapshot
     }
 
     public func commit(_ batch: KVBatch) throws {
@@ -206,8 +212,6 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     /// No effect: there is no device.
     public func synchronize() throws {}
 
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
-
     /// Changes the table as the next write.
     private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {
         change { writer in
@@ -233,8 +237,8 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     }
 }
 
-extension InMemoryKVStore: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension InMemoryKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         let observation = changes.add(handler)
         // A write that missed the observer has released this lock already, so the observer reads its value.
         waitForWriter()

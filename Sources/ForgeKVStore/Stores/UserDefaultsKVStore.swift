@@ -1,6 +1,7 @@
 import ForgeCoding
 import ForgeFileSystem
 import Foundation
+import Logging
 import Synchronization
 
 /// A key-value store over Foundation's `UserDefaults`: an app's settings, or those of a suite.
@@ -11,7 +12,9 @@ import Synchronization
 ///
 /// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects,
 /// readable by other code, as far as a property list keeps them exactly; such objects stored by other code can be read
-/// too. Other values are stored as data: the eight bytes `ForgeKV` and 1, then the value as encoded by `ForgeCoding`.
+/// too, a number as `Bool` and a Boolean as a number as by `bool(forKey:)` and `integer(forKey:)`. Other values are
+/// stored as data: the eight bytes `ForgeKV` and 1, then the value as encoded by `ForgeCoding`.
+///
 /// Names of printable ASCII are stored unchanged; others as `#forge:` and their bytes, percent-encoded.
 ///
 /// A value that cannot be decoded as the type that replaces it is kept in the same suite under a name that begins with
@@ -20,6 +23,16 @@ import Synchronization
 /// **On Linux**, Foundation rewrites the file of a suite in place without a lock: a kill or a full device during a
 /// write, or a second writing process, can lose the whole suite. Use this store there to move values into a
 /// ``FileKVStore``, not to keep them. A file that cannot be read is left unchanged, and every call throws `.damaged`.
+///
+/// **On Apple's platforms**, the system silently stores no change of a suite of 4 MiB or more (watchOS: 1 MiB, tvOS: 1
+/// MB). A write after which the suite would be that large throws `.storeTooLarge` and changes nothing; one that makes a
+/// larger suite smaller, but not small enough, is made and throws `.durabilityUnknown`. Each write therefore measures
+/// the suite: its time grows with the suite's size.
+///
+/// Before the first unlock after a start of an iPhone or Watch, when a prewarmed app may run, user defaults appear to be
+/// empty. A suite that this store has written before is recognised (by the key `#forge-readable` in it, and an empty
+/// file in Application Support): every throwing call then throws `.unavailable(.locked)`, `get` returns nil, and
+/// `contains` returns false and logs the error.
 ///
 /// ``get(_:)`` also finds registered defaults and, on Apple platforms, global ones.
 public final class UserDefaultsKVStore: KVRawStoring {
@@ -35,21 +48,37 @@ public final class UserDefaultsKVStore: KVRawStoring {
     /// failure of another suite's file must not fail this one.
     private let file: UserDefaultsFile
 
+    private let platform: UserDefaultsPlatform
+    private let marker: (any UserDefaultsMarker)?
+
+    /// Whether the suite was found readable: it stays so until the device restarts, which ends the process.
+    private let isKnownReadable = Atomic(false)
+    private let hasMarker = Atomic(false)
+
     /// Creates a store over the suite of this name; nil for the app's own settings.
     ///
     /// A suite's name is a file name, so a name that is empty, `.` or `..`, contains a slash or a NUL, or is longer
     /// than 200 bytes, is refused, and so is `NSGlobalDomain`: every throwing call then throws `.noStore`.
-    public init(suiteName: String?) {
+    public convenience init(suiteName: String?) {
+        self.init(suiteName: suiteName, on: .current) { domain, isOwn in
+            if isOwn { return UserDefaults() }
+            return Self.isUsable(domain) ? UserDefaults(suiteName: domain) : nil
+        }
+    }
+
+    /// Creates a store over the object that `defaults` returns for a suite.
+    init(
+        suiteName: String?, on platform: UserDefaultsPlatform,
+        defaults: (_ suite: String, _ isOwn: Bool) -> sending UserDefaults?
+    ) {
         let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         domain = suiteName ?? own
         store = suiteName ?? "standard"
         file = UserDefaultsFile(ofSuite: domain)
         changes = ChangeObservers.ofSuite(domain)
-        if suiteName == nil || suiteName == own {
-            defaults = Mutex(UserDefaults())
-        } else {
-            defaults = Mutex(Self.isUsable(domain) ? UserDefaults(suiteName: domain) : nil)
-        }
+        self.platform = platform
+        marker = Self.isUsable(domain) ? platform.marker?(domain) : nil
+        self.defaults = Mutex(defaults(domain, suiteName == nil || suiteName == own))
     }
 
     private static func isUsable(_ suite: String) -> Bool {
@@ -70,11 +99,18 @@ public final class UserDefaultsKVStore: KVRawStoring {
     }
 
     private func value<T>(of key: KVKey<T>, _ operation: KVStoreError.Operation) throws(KVStoreError) -> T? {
-        guard let bytes = try bytes(of: key.identity, operation) else { return nil }
+        guard let stored = try encodings(of: key.identity, operation) else { return nil }
         do {
-            return try ValueTable.decode(bytes, as: key)
+            return try ValueTable.decode(stored.bytes, as: key)
         } catch {
-            throw KVStoreError(decoding: error, operation, key: key.name, store: store)
+            guard let converted = stored.converted else {
+                throw KVStoreError(decoding: error, operation, key: key.name, store: store)
+            }
+            do {
+                return try ValueTable.decode(converted, as: key)
+            } catch _ {
+                throw KVStoreError(decoding: error, operation, key: key.name, store: store)
+            }
         }
     }
 
@@ -94,7 +130,12 @@ public final class UserDefaultsKVStore: KVRawStoring {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        defaults.withLock { $0?.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
+        do {
+            return try using(.contains, key.name) { $0.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
+        } catch {
+            if error.code == .unavailable(.locked) { Logger(label: "ForgeKVStore").warning("\(error)") }
+            return false
+        }
     }
 
     /// Removes every key of this suite, including those of other programs; other suites, global settings and values set
@@ -103,7 +144,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
             let old = defaults.persistentDomain(forName: domain)
             defaults.removePersistentDomain(forName: domain)
-            let kept = old?.filter { UserDefaultsName.isSetAside($0.key) } ?? [:]
+            let kept = old?.filter { UserDefaultsName.isOwn($0.key) } ?? [:]
             if !kept.isEmpty { defaults.setPersistentDomain(kept, forName: domain) }
             guard !defaults.synchronize(), file.content?.count != kept.count else { return }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
@@ -117,12 +158,12 @@ public final class UserDefaultsKVStore: KVRawStoring {
             // Except on Darwin, the domain lacks values that other code has set since the last call.
             defaults.synchronize()
             return (defaults.persistentDomain(forName: domain) ?? [:]).keys
-                .filter { !UserDefaultsName.isSetAside($0) }.map(UserDefaultsName.decoded)
+                .filter { !UserDefaultsName.isOwn($0) }.map(UserDefaultsName.decoded)
         }
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
-        try bytes(of: KeyName(name), .read)
+        try encodings(of: KeyName(name), .read)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -143,21 +184,37 @@ extension UserDefaultsKVStore {
     ) throws(KVStoreError) -> Result {
         try defaults.withLock { (defaults) throws(KVStoreError) -> Result in
             guard let defaults else { throw KVStoreError(.noStore, operation, key: name, store: store) }
-            if let problem = file.problem(beforeWriting: ![.get, .read].contains(operation)) {
+            if let problem = file.problem(beforeWriting: ![.get, .read, .contains].contains(operation)) {
                 throw KVStoreError(problem, operation, key: name, store: store)
+            }
+            guard isReadable(defaults) else {
+                throw KVStoreError(.unavailable(.locked), operation, key: name, store: store)
             }
             return try body(defaults)
         }
     }
 
-    private func bytes(
+    /// Whether the suite's values can be read; see ``UserDefaultsMarker``.
+    private func isReadable(_ defaults: UserDefaults) -> Bool {
+        guard let marker, !isKnownReadable.load(ordering: .relaxed) else { return true }
+        // Without the sentinel the suite may be unreadable, or have been written by other code only.
+        guard defaults.object(forKey: UserDefaultsName.sentinel) == nil else {
+            isKnownReadable.store(true, ordering: .relaxed)
+            return true
+        }
+        if case .locked = marker.state { return false }
+        return true
+    }
+
+    /// The encoded value of a name, and that of the Boolean or number that Foundation converts it to.
+    private func encodings(
         of name: KeyName, _ operation: KVStoreError.Operation
-    ) throws(KVStoreError) -> [UInt8]? {
+    ) throws(KVStoreError) -> (bytes: [UInt8], converted: [UInt8]?)? {
         try name.validate(operation, in: store)
         return try using(operation, name.string) { (defaults) throws(KVStoreError) in
             guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { return nil }
             do throws(CodingFailure) {
-                return try PropertyListValue.encoded(object)
+                return (try PropertyListValue.encoded(object), try PropertyListValue.convertedNumber(object))
             } catch {
                 throw KVStoreError(.undecodable, operation, key: name.string, store: store, underlying: error)
             }
@@ -214,21 +271,49 @@ extension UserDefaultsKVStore {
         let encoded = UserDefaultsName.encoded(name.string)
         let old = defaults.object(forKey: encoded)
         let aside = setsAside ? setAsideName(of: old, encoded, in: defaults) : nil
+        let isStored = try willStore(name, operation, new, asideAs: aside, in: defaults)
         if let aside { defaults.set(old, forKey: aside) }
+        if marker != nil { defaults.set(true, forKey: UserDefaultsName.sentinel) }
         defaults.set(new, forKey: encoded)
-        guard !defaults.synchronize() else { return }
-        if file.holds(new, encoded), aside.map({ file.holds(old, $0) }) ?? true { return }
+        if defaults.synchronize() || file.holds(new, encoded) && aside.map({ file.holds(old, $0) }) ?? true {
+            if let marker, !hasMarker.load(ordering: .relaxed) {
+                marker.create()
+                if case .readable = marker.state { hasMarker.store(true, ordering: .relaxed) }
+            }
+            guard isStored else { throw KVStoreError(.durabilityUnknown, operation, key: name.string, store: store) }
+            return
+        }
         defaults.set(old, forKey: encoded)
         if let aside { defaults.removeObject(forKey: aside) }
         throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
+    }
+
+    /// Whether the system stores the suite with an object replaced, and the old one set aside.
+    ///
+    /// - Throws: `.storeTooLarge` if it does not, and the suite becomes larger.
+    private func willStore(
+        _ name: KeyName, _ operation: KVStoreError.Operation, _ new: Any?, asideAs aside: String?,
+        in defaults: UserDefaults
+    ) throws(KVStoreError) -> Bool {
+        guard let limit = platform.suiteLimit else { return true }
+        var content = defaults.persistentDomain(forName: domain) ?? [:]
+        let size = PropertyListValue.maximumSize(of: content)
+        let encoded = UserDefaultsName.encoded(name.string)
+        if let aside { content[aside] = content[encoded] }
+        content[encoded] = new
+        if marker != nil { content[UserDefaultsName.sentinel] = true }
+        let newSize = PropertyListValue.maximumSize(of: content)
+        guard newSize >= limit else { return true }
+        guard newSize < size else { throw KVStoreError(.storeTooLarge, operation, key: name.string, store: store) }
+        return false
     }
 }
 
 // MARK: Observing
 
-extension UserDefaultsKVStore: KVObservableStoring {
+extension UserDefaultsKVStore {
     /// Observes the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         let observation = changes.add(handler)
         // A write that missed the observer has released this lock already, so the observer reads its value.
         defaults.withLock { _ in }

@@ -103,8 +103,4 @@ extension KVEntry {
     init(_ cell: ValueCell) {
         self.init(bytes: cell.bytes, revision: cell.revision)
     }
-
-    static func all(_ contents: [(name: KeyName, cell: ValueCell)]) -> KVSnapshot {
-        KVSnapshot(contents.map { ($0.name.string, KVEntry($0.cell)) })
-    }
 }

@@ -1,5 +1,4 @@
 import CForgeKVStore
-import ForgeCoding
 import Synchronization
 
 /// The only type that changes a table. The caller serializes its use by a lock.
@@ -19,6 +18,9 @@ struct TableWriter: ~Copyable, Sendable {
 
     /// The number of keys with a value.
     private(set) var count = 0
+
+    /// The scans that want the values which are replaced meanwhile.
+    private var scans: [TableScan] = []
 
     /// The size of a compacted log, without its header.
     private(set) var liveBytes: Int64 = 0
@@ -55,6 +57,7 @@ struct TableWriter: ~Copyable, Sendable {
         let memory = pool._withUnsafeGuaranteedRef { $0.take(KeyEntry.size(nameCount: name.count)) }
         let entry = KeyEntry(name, content, at: memory)
         table.view.array.insert(entry, hash: hash)
+        if !scans.isEmpty { for scan in scans { scan.passOver(entry) } }
         usedCount += 1
         count += 1
         liveBytes += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
@@ -69,6 +72,7 @@ struct TableWriter: ~Copyable, Sendable {
         let old = table.view.exchange(SlotArray(exponent: 4))
         arrayNumber += 1
         old.forEach { entry in
+            if !scans.isEmpty { keepForScans(entry) }
             reclamation.retire(entry.exchange(.empty))
             reclamation.retire(entry)
         }
@@ -81,6 +85,7 @@ struct TableWriter: ~Copyable, Sendable {
 
     @inline(__always)
     mutating func replace(_ entry: KeyEntry, by content: EntryContent) {
+        if !scans.isEmpty { keepForScans(entry) }
         let old = entry.exchange(content)
         if old.kind != EntryContent.emptyKind {
             liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
@@ -108,6 +113,11 @@ struct TableWriter: ~Copyable, Sendable {
     private static func holds(_ content: EntryContent, _ cell: ValueCell) -> Bool {
         content.kind == EntryContent.encoded
             ? content.revision == cell.revision : content.ownCell?.takeUnretainedValue() === cell
+    }
+
+    @inline(never)
+    private func keepForScans(_ entry: KeyEntry) {
+        for scan in scans { scan.keep(entry) }
     }
 
     /// Keeps at least a third of the slots empty.
@@ -168,30 +178,13 @@ extension TableWriter {
         return names
     }
 
-    /// The position of a scan of the table.
-    struct Position {
-        fileprivate var array: UInt64 = 0
-        fileprivate var slot = 0
-    }
+    /// Begins a scan, which keeps every value that is replaced until ``end(_:)``.
+    mutating func begin(_ scan: TableScan) { scans.append(scan) }
 
-    /// Continues a scan: adds the values in the next slots whose revision is at most `revision`.
-    ///
-    /// - Returns: Whether slots are left. If the array was replaced meanwhile, the scan starts again.
-    func scan(
-        from position: inout Position, upTo revision: UInt64, into collected: inout CollectedValues
-    ) -> Bool {
-        let array = table.view.array
-        if position.array != arrayNumber {
-            position = Position(array: arrayNumber)
-            collected.removeAll()
-        }
-        let end = min(position.slot + 512, array.count)
-        array.forEach(in: position.slot..<end) { entry in
-            if entry.revision <= revision { collected.append(entry) }
-        }
-        position.slot = end
-        return end < array.count
-    }
+    mutating func end(_ scan: TableScan) { scans.removeAll { $0 === scan } }
+
+    /// The present slots, and a number that tells them from those before and after.
+    var slots: (array: SlotArray, number: UInt64) { (table.view.array, arrayNumber) }
 
     /// All names and values at once.
     var collected: CollectedValues {
@@ -321,72 +314,5 @@ extension TableWriter {
     /// Makes room for as many names at once, so that loading them does not double the table again and again.
     mutating func reserve(_ expectedCount: Int) {
         if expectedCount * 3 > table.view.array.count * 2 { resize(for: expectedCount) }
-    }
-}
-
-/// Names and values of a table for a new log. Short values are copied as bytes, because an object for each would take
-/// most of the time of a compaction.
-struct CollectedValues: ~Copyable {
-    private struct Item {
-        var revision: UInt64
-
-        /// Where the name begins in `bytes`; the value follows unless it is in the cell.
-        var offset: Int
-        var nameCount: Int
-        var valueCount: Int
-        var cell: ValueCell?
-    }
-
-    private var items: [Item] = []
-    private var bytes: [UInt8] = []
-    private var encoder = PlainEncoder()
-
-    /// Longer values are not copied.
-    private static let maximumCopiedSize = ValueArena.maximumValueSize
-
-    /// Adds the name and value of an entry, if there is a value. For the writer.
-    mutating func append(_ entry: KeyEntry) {
-        let content = entry.content
-        guard content.kind != EntryContent.emptyKind else { return }
-        let offset = bytes.count
-        bytes.append(contentsOf: entry.nameBytes)
-        var kept: ValueCell?
-        if content.kind == EntryContent.encoded {
-            bytes.append(contentsOf: content.encodedBytes)
-        } else if let cell = content.ownCell?.takeUnretainedValue() {
-            if cell.encodedSize > Self.maximumCopiedSize { kept = cell } else { bytes.append(contentsOf: cell.bytes) }
-        } else {
-            bytes.append(contentsOf: InlineTypes.encode(content, by: &encoder))
-        }
-        items.append(
-            Item(
-                revision: content.revision, offset: offset, nameCount: entry.nameCount,
-                valueCount: bytes.count - offset - entry.nameCount, cell: kept))
-    }
-
-    mutating func removeAll() {
-        items = []
-        bytes = []
-    }
-
-    /// Calls `body` with every name, value and revision, in ascending order of the revisions.
-    ///
-    /// - Complexity: O(*n* log *n*)
-    mutating func forEach<Failure>(
-        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UInt64) throws(Failure) -> Void
-    ) throws(Failure) {
-        items.sort { $0.revision < $1.revision }
-        try bytes.withBytes { (bytes) throws(Failure) in
-            for item in items {
-                let name = UnsafeRawBufferPointer(rebasing: bytes[item.offset..<item.offset + item.nameCount])
-                guard let cell = item.cell else {
-                    let start = item.offset + item.nameCount
-                    let value = UnsafeRawBufferPointer(rebasing: bytes[start..<start + item.valueCount])
-                    try body(name, value, item.revision)
-                    continue
-                }
-                try cell.bytes.withBytes { (value) throws(Failure) in try body(name, value, item.revision) }
-            }
-        }
     }
 }

@@ -68,3 +68,148 @@ struct KVTransfer {
         }
     }
 }
+
+/// The treatment of existing values by an import.
+public enum KVExistingValue: Hashable, Sendable {
+    /// Keeps it, and lists its name in the report.
+    case keep
+
+    /// Replaces it.
+    case replace
+}
+
+/// The result of copying values between stores.
+public struct KVTransferReport: Sendable {
+    /// A value that was not copied.
+    public struct Failure: Sendable {
+        /// The name of the value.
+        public var name: String
+
+        /// The reason, without the value.
+        public var error: KVStoreError
+    }
+
+    /// The number of values stored and verified.
+    public internal(set) var copiedCount = 0
+
+    /// The number of values that were already equal.
+    public internal(set) var equalCount = 0
+
+    /// The names whose existing, different values were kept.
+    public internal(set) var keptNames: [String] = []
+
+    /// The values that were not copied, sorted by name.
+    public internal(set) var failures: [Failure] = []
+
+    /// Whether every value was copied, was already equal, or had an existing value that was kept.
+    public var isComplete: Bool { failures.isEmpty }
+}
+
+extension KVTransferReport: CustomStringConvertible {
+    /// A summary line, then a line for each value that was not copied.
+    public var description: String {
+        let summary =
+            "\(copiedCount) copied, \(equalCount) there already, \(keptNames.count) kept, \(failures.count) failed"
+        return ([summary] + failures.map { "  \($0.error)" }).joined(separator: "\n")
+    }
+}
+
+extension KVRawStoring {
+    /// Imports the values of a source, verifying each by reading it back.
+    ///
+    /// Values are stored one by one, in the order of their names. After an interruption or a crash, a second call
+    /// continues: it skips values that are already equal. The source is not changed.
+    ///
+    /// ```swift
+    /// let report = try store.importValues(from: .userDefaults(suiteName: nil))
+    /// for failure in report.failures { logger.warning("\(failure.error)") }
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - source: The source of the values.
+    ///   - existing: The treatment of different values under the same name.
+    /// - Returns: The number of values stored, and the values that were not stored with the reasons.
+    /// - Throws: ``KVStoreError`` if the names of the source cannot be listed. Failures of single values are in the
+    ///   report.
+    @discardableResult
+    public func importValues(
+        from source: KVImportSource, existing: KVExistingValue = .keep
+    ) throws -> KVTransferReport {
+        try KVTransfer(from: source, to: self, existing: existing).run()
+    }
+
+    /// Copies all values to another store, verifying each by reading it back; see ``importValues(from:existing:)``.
+    @discardableResult
+    public func exportValues(
+        to destination: some KVRawStoring, existing: KVExistingValue = .keep
+    ) throws -> KVTransferReport {
+        try destination.importValues(from: .store(self), existing: existing)
+    }
+
+    /// Exports all values as a JSON object, sorted by name.
+    ///
+    /// The result is meant for people and other programs. Dates (to the millisecond), bytes, UUIDs, NaN and infinities
+    /// become strings, and import as strings, which cannot be decoded as the original types. To keep every value, call
+    /// ``exportValues(to:existing:)``. A value whose schema version is not 1 becomes `{"@schema": 2, "@value": …}`, and
+    /// so does an object with a member `@schema`.
+    ///
+    /// - Parameter prettyPrinted: One line per element instead of a single line.
+    /// - Returns: The text, and the values that could not be read, or that JSON cannot represent, with the reasons.
+    /// - Throws: ``KVStoreError`` if the keys cannot be listed.
+    public func exportJSON(
+        prettyPrinted: Bool = false
+    ) throws -> (json: String, failures: [KVTransferReport.Failure]) {
+        var object = JSONObjectText(prettyPrinted: prettyPrinted)
+        var failures: [KVTransferReport.Failure] = []
+        for name in try keys().sorted(by: { $0.utf8.lexicographicallyPrecedes($1.utf8) }) {
+            do {
+                guard let bytes = try rawValue(named: name) else { continue }
+                try object.append(name, JSONMember.tree(of: bytes))
+            } catch let error as KVStoreError {
+                failures.append(.init(name: name, error: error))
+            } catch {
+                let isDecoded = (error as? CodingFailure)?.operation == .encode
+                let code: KVStoreError.Code = isDecoded ? .unencodable : .undecodable
+                failures.append(.init(name: name, error: KVStoreError(code, .export, key: name, underlying: error)))
+            }
+        }
+        return (object.text, failures)
+    }
+}
+
+/// The JSON form of a value: the value itself, or an object with its schema version and the value, if the version is
+/// not 1 or the value could be mistaken for such an object.
+struct JSONMember {
+    private static let schema = "@schema"
+    private static let value = "@value"
+
+    /// The maximum nesting depth of a value, plus the object around it.
+    static let maximumDepth = CodedValue.maximumDepth + 1
+
+    /// The value in its envelope.
+    let bytes: [UInt8]
+
+    init(_ tree: CodedValue) throws {
+        if case .map(let entries) = tree, entries.count == 2, case .integer(let number)? = tree[Self.schema],
+            let version = UInt32(exactly: number), let value = tree[Self.value]
+        {
+            bytes = try Self.envelope(value, version)
+        } else {
+            bytes = try Self.envelope(tree, 1)
+        }
+    }
+
+    private static func envelope(_ tree: CodedValue, _ version: UInt32) throws -> [UInt8] {
+        ValueEnvelope(schemaVersion: version, payload: try tree.encoded()).encoded
+    }
+
+    /// The JSON form of a value in its envelope.
+    static func tree(of bytes: [UInt8]) throws -> CodedValue {
+        let envelope = try ValueEnvelope(decoding: bytes)
+        let tree = try CodedValue(decoding: envelope)
+        guard envelope.schemaVersion != 1 || tree[schema] != nil else { return tree }
+        return .map([
+            .init(.string(schema), .integer(Int64(envelope.schemaVersion))), .init(.string(value), tree),
+        ])
+    }
+}

@@ -58,8 +58,8 @@ extension BoundedCache {
     /// The task of a flight.
     private func load(_ flight: Int, _ key: CacheKey, _ known: Entry?, isLarger: Bool, _ load: Load) async {
         var stale = known
-        if isLarger {
-            let found = await BlockingWork.run { self.readDisk(key, upTo: .max) }
+        if isLarger, let disk {
+            let found = await disk.lane.run { self.readDisk(key, upTo: .max) }
             if case .entry(let entry, let size) = found {
                 promote(entry, key, flight, size)
                 if entry.staleness(at: options.now) == nil { return flights.finish(flight, key, .success(entry)) }
@@ -159,7 +159,7 @@ extension BoundedCache {
         guard let disk, entry.value == nil || payload != nil else { return insert() }
         let file = CacheFile(key: key.string, tag: entry.tag, expiry: entry.expiry, payload: payload)
         do {
-            let isStored = try await BlockingWork.run { () throws(any Error) in
+            let isStored = try await disk.lane.run { () throws(any Error) in
                 let isStored = Mutex(false)
                 do {
                     try disk.store(file, isWanted: isWanted) {

@@ -116,7 +116,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
         defer { forget(key) }
         forget(key)
         guard let disk else { return }
-        try await BlockingWork.run { () throws(any Error) in try disk.remove(key.string) }
+        try await disk.lane.run { () throws(any Error) in try disk.remove(key.string) }
     }
 
     /// Removes all entries, those of other processes in the directory included. Loads that are under way answer their
@@ -127,7 +127,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
         defer { forgetAll() }
         forgetAll()
         guard let disk else { return }
-        try await BlockingWork.run { () throws(any Error) in try disk.removeAll() }
+        try await disk.lane.run { () throws(any Error) in try disk.removeAll() }
     }
 
     /// Evicts entries from memory until at most this size is left. They stay on disk.
@@ -139,7 +139,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
     /// - Throws: The error of listing the directory.
     public func sizeOnDisk() async throws -> Int {
         guard let disk else { return 0 }
-        return try await BlockingWork.run { () throws(any Error) in try disk.totals().sizeInBytes }
+        return try await disk.lane.run { () throws(any Error) in try disk.totals().sizeInBytes }
     }
 
     /// The counts since the creation of the cache.

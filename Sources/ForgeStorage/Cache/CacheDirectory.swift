@@ -4,9 +4,8 @@ import SystemPackage
 
 /// The layer of a cache on disk: one ``CacheFile`` per key, named by the key's ``FlatFileName`` and `.forgecache`.
 ///
-/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular, that have a
-/// second hard link, or whose names have another form belong to other programs: they are neither read, replaced nor
-/// removed.
+/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular,
+/// or whose names have another form, belong to other programs: they are neither read, replaced nor removed.
 final class CacheDirectory: Sendable {
     /// The result of reading a key's file.
     enum Reading {
@@ -24,7 +23,8 @@ final class CacheDirectory: Sendable {
     private let durability: Durability
 
     init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem, limits: CacheLimits, durability: Durability) {
-        let root = LazyStoreDirectory(path, on: fileSystem)
+        // A cache may replace what another process has just stored.
+        let root = LazyStoreDirectory(path, on: fileSystem, turnPatience: nil)
         self.root = root
         self.durability = durability
         index = FileIndex(
@@ -33,6 +33,9 @@ final class CacheDirectory: Sendable {
     }
 
     static func fileName(of key: String) -> String { FlatFileName(key).string + suffix }
+
+    /// The threads for calls that may wait for the disk.
+    var lane: BlockingLane { root.lane }
 
     /// Reads the file of a key, unless it has more than `limit` bytes.
     func content(of key: String, upTo limit: Int64) throws -> Reading {
@@ -145,7 +148,7 @@ final class CacheDirectory: Sendable {
             guard entry.type == .regular, let string = String(validating: name), isName(string) else { return }
             do throws(FileSystemError) {
                 let status = try root.fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-                guard status.type == .regular, status.linkCount <= 1 else { return }
+                guard status.type == .regular else { return }
                 found.append(
                     (FileIndex.Listed(name: string, sizeInBytes: Int(clamping: status.sizeInBytes)), status.modified))
             } catch  where error.errno == .noSuchFileOrDirectory {
@@ -170,10 +173,9 @@ final class CacheDirectory: Sendable {
 }
 
 extension Errno {
-    /// Whether a name belongs to something that no cache creates: a link, a directory, a special file, or a file with
-    /// several hard links.
+    /// Whether a name belongs to something that no cache creates: a link, a directory or a special file.
     fileprivate var isForeignEntry: Bool {
-        self == .isDirectory || self == .tooManySymbolicLinkLevels || self == .tooManyLinks || self == .notSupported
+        self == .isDirectory || self == .tooManySymbolicLinkLevels || self == .notSupported
             || self == .noSuchAddressOrDevice
     }
 }

@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// A name's file and its entry here change under the lock of the name, so they agree when no call is under way. Files
 /// that other processes add are counted from the next listing on, files that they remove until the eviction of their
-/// names.
+/// names, or until a read misses them.
 final class FileIndex: Sendable {
     /// A file, as the directory lists it.
     struct Listed {
@@ -89,6 +89,18 @@ final class FileIndex: Sendable {
             guard try isStillDamaged() else { return }
             try removeFile(name)
             state.withLock { _ = $0.queue?.remove(name) }
+        }
+    }
+
+    /// Clears the entry of a file that a read has not found, if `isMissing` confirms it under the lock of its name: the
+    /// system or another process has removed the file.
+    func forget(_ name: String, if isMissing: () throws -> Bool) throws {
+        try nameLocks.withLock(name) {
+            guard try isMissing() else { return }
+            state.withLock { state in
+                state.queue?.remove(name)
+                state.unremoved[name] = nil
+            }
         }
     }
 

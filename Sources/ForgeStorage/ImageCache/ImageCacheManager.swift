@@ -17,7 +17,7 @@ public import Foundation
 /// `InMemoryFileSystem`, it also guarantees:
 /// - an image is stored atomically: a reader, and a crash, see the old image or the new one;
 /// - no call follows a symbolic link in the directory, blocks on a FIFO, or changes or removes anything there but
-///   regular files with the name of an image and one hard link: other entries are ``ImageCacheError/foreign(id:)``.
+///   regular files with the name of an image: other entries are ``ImageCacheError/foreign(id:)``.
 ///
 /// Errors of the file system are passed on unchanged. All calls are thread-safe and work on the caller's thread.
 public final class ImageCacheManager: Sendable {
@@ -111,7 +111,11 @@ public final class ImageCacheManager: Sendable {
     public func readCachedImage(id: String) throws -> CachedImage? {
         let found = try withFileName(of: id) { name in
             let content = try directory.content(of: name)
-            if content != nil { index?.hit(name) }
+            if content != nil {
+                index?.hit(name)
+            } else {
+                try index?.forget(name, if: { try directory.sizeInBytes(of: name) == nil })
+            }
             return content
         }
         guard let content = found else { return nil }
@@ -143,7 +147,7 @@ public final class ImageCacheManager: Sendable {
     /// Removes every file whose name has the form of an image's file name, and no other file.
     ///
     /// The content is not checked, so this includes another program's file with such a name. With a `POSIXFileSystem`
-    /// only regular files with one hard link are removed.
+    /// only regular files are removed.
     ///
     /// - Throws: The file system's own error; some of the images may be removed.
     public func clearCache() throws {

@@ -14,7 +14,9 @@ struct POSIXImageDirectory: ImageDirectory {
     init(fileSystem: any POSIXFileSystem, url: URL) {
         self.fileSystem = fileSystem
         self.url = url
-        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(url), on: fileSystem) }
+        root = Result { () throws(FileSystemError) in
+            LazyStoreDirectory(try POSIXPath(url), on: fileSystem, turnPatience: nil)
+        }
     }
 
     func create() throws {
@@ -40,7 +42,7 @@ struct POSIXImageDirectory: ImageDirectory {
             try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
         }
         defer { fileSystem.discard(file) }
-        guard try fileSystem.status(of: .descriptor(file)).isOwn else { throw ForeignEntry() }
+        guard try fileSystem.status(of: .descriptor(file)).type == .regular else { throw ForeignEntry() }
         return try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
             Data(try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes))
         }
@@ -57,7 +59,7 @@ struct POSIXImageDirectory: ImageDirectory {
             }
         } catch {
             switch error.errno {
-            case .isDirectory, .tooManySymbolicLinkLevels, .tooManyLinks, .notSupported: throw ForeignEntry()
+            case .isDirectory, .tooManySymbolicLinkLevels, .notSupported: throw ForeignEntry()
             default: throw cause(of: error)
             }
         }
@@ -67,11 +69,11 @@ struct POSIXImageDirectory: ImageDirectory {
         do {
             try withDirectory { directory in
                 if let status = try status(of: name, at: directory) {
-                    guard status.isOwn else { throw ForeignEntry() }
+                    guard status.type == .regular else { throw ForeignEntry() }
                     try fileSystem.unlink(POSIXPath(name), at: directory)
                 }
                 // Also if there is none: a killed process may have removed it without a flush.
-                try fileSystem.synchronize(directory, .full)
+                try fileSystem.synchronizeDirectory(directory)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return
@@ -80,7 +82,7 @@ struct POSIXImageDirectory: ImageDirectory {
 
     func synchronize() throws {
         do {
-            try withDirectory { directory in try fileSystem.synchronize(directory, .full) }
+            try withDirectory { directory in try fileSystem.synchronizeDirectory(directory) }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return
         }
@@ -100,7 +102,7 @@ struct POSIXImageDirectory: ImageDirectory {
     func sizeInBytes(of name: String) throws -> Int? {
         do {
             return try withDirectory { directory in
-                guard let status = try status(of: name, at: directory), status.isOwn else { return nil }
+                guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
                 return Int(clamping: status.sizeInBytes)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
@@ -113,7 +115,7 @@ struct POSIXImageDirectory: ImageDirectory {
         do {
             return try withDirectory { directory in
                 try names.compactMap { name -> (file: FileIndex.Listed, modified: FileTime)? in
-                    guard let status = try status(of: name, at: directory), status.isOwn else { return nil }
+                    guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
                     let file = FileIndex.Listed(name: name, sizeInBytes: Int(clamping: status.sizeInBytes))
                     return (file, status.modified)
                 }.sorted { $0.modified < $1.modified }.map(\.file)
@@ -142,9 +144,4 @@ struct POSIXImageDirectory: ImageDirectory {
     private func cause(of error: FileSystemError) -> any Error {
         error.errno == .ioError ? error.underlying ?? error : error
     }
-}
-
-extension FileStatus {
-    /// Whether an image cache may have written the file, which excludes hard links to other programs' files.
-    fileprivate var isOwn: Bool { type == .regular && linkCount <= 1 }
 }

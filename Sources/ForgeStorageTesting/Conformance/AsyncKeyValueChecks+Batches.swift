@@ -65,6 +65,55 @@ extension ConformanceChecks {
             try await expectAbsent("a", in: store)
             try await expectEqual(store.read(b), 2, "b")
         },
+        ConformanceCheck("every requirement of a batch counts, whichever of them does not hold") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            var valid: [(name: String, revision: UInt64?)] = []
+            for name in ["a", "b"] {
+                try await store.set(KVKey<Int>(name), value: 1)
+                valid.append((name, try await store.entry(named: name)?.revision))
+            }
+            valid.append(("absent", nil))
+            for index in valid.indices {
+                let revision = valid[index].revision
+                for wrong in [revision.map { $0 - 1 }, revision.map { $0 + 1 }, nil, 1] where wrong != revision {
+                    var requirements = valid
+                    requirements[index].revision = wrong
+                    let error = try await expectError(AsyncKVStoreError.self, "commit with \(requirements)") {
+                        try await store.batch { batch in
+                            for (name, revision) in requirements { batch.require(name, revision: revision) }
+                            try batch.set(KVKey<Int>("d"), value: 2)
+                        }
+                    }
+                    try expectEqual(error.code, .conflict, "the code of commit with \(requirements)")
+                    try await expectAbsent("d", in: store)
+                }
+            }
+            try await store.batch { batch in
+                for (name, revision) in valid { batch.require(name, revision: revision) }
+                try batch.set(KVKey<Int>("d"), value: 2)
+            }
+            try await expectEqual(store.read(KVKey<Int>("d")), 2, "read(d) after commit with \(valid)")
+        },
+        ConformanceCheck("no revision from before a removal matches again") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            let key = KVKey<Int>("a")
+            var old: [UInt64] = []
+            for value in 1...2 {
+                try await store.set(key, value: value)
+                old.append(try await store.entry(named: "a")?.revision ?? 0)
+            }
+            try await store.remove(key)
+            for value in 3...4 {
+                try await store.set(key, value: value)
+                let present = try await store.entry(named: "a")?.revision ?? 0
+                try expect(old.allSatisfy { $0 < present }, "set after remove has revision \(present), after \(old)")
+                for revision in old {
+                    let isSet = try await store.compareAndSet(key, revision: revision, value: 5)
+                    try expect(!isSet, "compareAndSet(a, revision: \(revision)) is true after remove and a new set")
+                }
+                old.append(present)
+            }
+        },
         ConformanceCheck("of several changes of one name in a batch the last takes effect") { store in
             let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
             try await store.batch { batch in

@@ -32,6 +32,26 @@ extension ConformanceChecks {
             try await expectEqual(store.keys(), ["kept"], "keys")
             try await expectEqual(store.read(KVKey<Int>("kept")), 2, "the value that was set again without an end")
         },
+        ConformanceCheck("every value that a batch sets has its time to live, and the last set of a name decides") {
+            subject in
+            let store = subject.store
+            guard let expiry = try await store.capabilities().expiry else { return }
+            let timeToLive = Duration.seconds(2)
+            let names = ["a", "b", "c"]
+            try await store.set(KVKey<Int>("longer"), value: 1, timeToLive: timeToLive)
+            try await store.set(KVKey<Int>("longer"), value: 2, timeToLive: timeToLive * 30)
+            try await store.set(KVKey<Int>("removed"), value: 1)
+            var batch = KVBatch()
+            for name in names { try batch.set(KVKey<Int>(name), value: 1) }
+            batch.remove(KVKey<Int>("removed"))
+            try await store.commit(batch, timeToLive: timeToLive)
+            try await expectAbsent("removed", in: subject.store)
+            try await subject.pass(timeToLive + expiry)
+            try await expectEqual(
+                store.keys(), ["longer"], "keys() after the time to live of a batch of \(names)")
+            try await expectEqual(
+                store.read(KVKey<Int>("longer")), 2, "read(longer) before the end of its second time to live")
+        },
         ConformanceCheck("a read sees every write that another client has made, if that is declared") { subject in
             guard try await subject.store.capabilities().readConsistency == .linearizable else { return }
             for index in 0..<20 {

@@ -34,6 +34,11 @@ extension ConformanceChecks {
             }
             try await expectEqual(store.read(KVKey<Int>("b")), 2, "the other key")
         },
+        ConformanceCheck("removing a name keeps names that begin with it, in either case") { store in
+            for name in ["a", "a2", "a/b", "A", "aa"] { try await store.set(KVKey<Int>(name), value: 1) }
+            try await store.remove(KVKey<Int>("a"))
+            try await expectEqual(store.keys(), ["A", "a/b", "a2", "aa"], "keys() after remove(a)")
+        },
         ConformanceCheck("a value of another type is undecodable and is kept") { store in
             try await store.set(KVKey<String>("a"), value: "one")
             let error = try await expectError(AsyncKVStoreError.self, "read") { try await store.read(KVKey<Int>("a")) }
@@ -50,9 +55,13 @@ extension ConformanceChecks {
         },
         ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
             let key = KVKey<Int>(String(repeating: "é", count: 513))
-            for call in [{ try await store.set(key, value: 1) }, { _ = try await store.read(key) }] {
-                let error = try await expectError(AsyncKVStoreError.self, "a call") { try await call() }
-                try expectEqual(error.code, .invalidKey, "code")
+            let calls: [(String, () async throws -> Void)] = [
+                ("set", { try await store.set(key, value: 1) }), ("read", { _ = try await store.read(key) }),
+                ("remove", { try await store.remove(key) }),
+            ]
+            for (call, body) in calls {
+                let error = try await expectError(AsyncKVStoreError.self, "\(call) with 1,026 bytes", body)
+                try expectEqual(error.code, .invalidKey, "the code of \(call) with a name of 1,026 bytes")
             }
             try await expectEqual(store.keys(), [], "keys")
         },
@@ -81,6 +90,20 @@ extension ConformanceChecks {
                 }
                 try expectEqual(found.map { Array($0.utf8) }, names.map { Array($0.utf8) }, "the names")
             }
+        },
+        ConformanceCheck("a page follows a name that was removed, and a limit below 1 counts as 1") { store in
+            for name in ["a", "b", "c", "d"] { try await store.set(KVKey<Int>(name), value: 1) }
+            try await store.remove(KVKey<Int>("b"))
+            for limit in [-1, 0, 1] {
+                let names = try await store.keys(prefix: "", after: "b", limit: limit)
+                try expectEqual(names.names, ["c"], "keys(prefix: \"\", after: b, limit: \(limit)) where b was removed")
+                try expect(names.hasMore, "keys(prefix: \"\", after: b, limit: \(limit)): no more, but d follows")
+                let values = try await store.entries(prefix: "", after: "b", limit: limit, at: nil)
+                try expectEqual(
+                    values.entries.map(\.name), ["c"], "entries(prefix: \"\", after: b, limit: \(limit), at: nil)")
+            }
+            let last = try await store.keys(prefix: "", after: "d", limit: 1)
+            try expectEqual(last.names, [], "keys(prefix: \"\", after: d, limit: 1), after the last name")
         },
         ConformanceCheck("values are listed once, in pages, in the order of the bytes of their names") { store in
             let names = ["p", "p/", "p/a", "p/b", "p/e\u{301}", "p/z", "p/\u{E9}", "p/\u{10FFFF}"]
@@ -124,8 +147,10 @@ extension ConformanceChecks {
         },
     ]
 
-    static func expectAbsent(_ name: String, in store: any AsyncKVStoring) async throws {
+    static func expectAbsent(
+        _ name: String, in store: any AsyncKVStoring, file: StaticString = #fileID, line: UInt = #line
+    ) async throws {
         let entry = try await store.entry(named: name)
-        try expect(entry == nil, "\(name) has an entry")
+        try expectEqual(entry, nil, "entry(named: \(name.debugDescription))", file: file, line: line)
     }
 }

@@ -1,3 +1,7 @@
+import Dispatch
+import Foundation
+import Synchronization
+
 /// A promise of a protocol, as a value that any test framework, or none, can check.
 ///
 /// ```swift
@@ -46,27 +50,172 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
 
     /// Runs the check on a new, empty subject.
     ///
-    /// - Throws: A ``ConformanceViolation`` that names the promise, or an unexpected error of the subject.
-    public func run(on subject: Subject) async throws {
-        do {
-            try await body(subject)
-        } catch let violation as ConformanceViolation {
-            throw violation
-        } catch {
-            throw ConformanceViolation("\(description): unexpected error \(error)")
+    /// A check that does not end within the limit is cancelled and reported as a violation; it may still be running then,
+    /// so the subject must not be used any more. The check runs on a thread of its own, not in Swift's pool: a call that
+    /// blocks its thread for ever does not prevent the report. A few checks for each processor run at once; the others
+    /// wait, and their limit begins when they start.
+    ///
+    /// - Parameters:
+    ///   - subject: The implementation.
+    ///   - limit: The maximum duration of the check.
+    ///   - clock: The clock that measures the limit.
+    /// - Throws: A ``ConformanceViolation`` that begins with the promise, also for an unexpected error of the subject and
+    ///   at the end of the time limit; `CancellationError` if the task is cancelled.
+    public func run(
+        on subject: Subject, within limit: Duration = .seconds(120), on clock: any Clock<Duration> = ContinuousClock()
+    ) async throws {
+        // Only the task of the check uses the subject until it ends.
+        nonisolated(unsafe) let subject = subject
+        await PlacesOfChecks.shared.take()
+        let failure = await CheckRun.failure(within: limit, on: clock) { [body] in try await body(subject) }
+        PlacesOfChecks.shared.giveBack()
+        switch failure {
+        case nil: return
+        case let violation as ConformanceViolation:
+            throw ConformanceViolation(violation.description, of: description)
+        case is CancellationError where Task.isCancelled: throw CancellationError()
+        case let error?: throw ConformanceViolation("unexpected error \(error)", of: description)
         }
     }
 }
 
 /// A broken promise.
 public struct ConformanceViolation: Error, Sendable, CustomStringConvertible {
+    /// The promise, once a check has thrown the violation; then what was called and expected, and what came; then the
+    /// place of the call in the source of the checks.
     public let description: String
 
-    /// Creates a violation that describes the expected and the actual behaviour.
-    public init(_ description: String) {
-        self.description = description
+    /// Creates a violation.
+    ///
+    /// - Parameters:
+    ///   - description: The call with its arguments, the expected and the actual behaviour.
+    ///   - file: The file of the check.
+    ///   - line: The line of the call.
+    public init(_ description: String, file: StaticString = #fileID, line: UInt = #line) {
+        self.description = "\(description) (\(file):\(line))"
+    }
+
+    fileprivate init(_ description: String, of promise: String) {
+        self.description = "\(promise): \(description)"
     }
 }
 
 /// The published lists of checks by protocol.
 public enum ConformanceChecks {}
+
+/// A check that runs, and its time limit: the first of both to end decides.
+private final class CheckRun: Sendable {
+    private struct State {
+        var continuation: CheckedContinuation<(any Error)?, Never>?
+        var tasks: [Task<Void, Never>] = []
+        var hasEnded = false
+    }
+
+    private let state = Mutex(State())
+
+    /// Runs `body`; returns its error, or a violation at the end of the time limit.
+    static func failure(
+        within limit: Duration, on clock: any Clock<Duration>, _ body: @escaping @Sendable () async throws -> Void
+    ) async -> (any Error)? {
+        let run = CheckRun()
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                guard run.begin(continuation) else { return continuation.resume(returning: CancellationError()) }
+                run.start {
+                    do {
+                        try await body()
+                        run.end(nil)
+                    } catch {
+                        run.end(error)
+                    }
+                }
+                run.start {
+                    do { try await clock.sleep(for: limit) } catch { return }
+                    run.end(ConformanceViolation("did not end within \(limit)"))
+                }
+            }
+        } onCancel: {
+            run.end(CancellationError())
+        }
+    }
+
+    /// Whether the task has not been cancelled yet.
+    private func begin(_ continuation: CheckedContinuation<(any Error)?, Never>) -> Bool {
+        state.withLock { state in
+            if !state.hasEnded { state.continuation = continuation }
+            return !state.hasEnded
+        }
+    }
+
+    private func start(_ body: @escaping @Sendable () async -> Void) {
+        let task = Task(executorPreference: ThreadsOfChecks.shared) { await body() }
+        let hasEnded = state.withLock { state in
+            state.tasks.append(task)
+            return state.hasEnded
+        }
+        if hasEnded { task.cancel() }
+    }
+
+    /// Ends the run once, and cancels what is left of it.
+    private func end(_ error: (any Error)?) {
+        let (continuation, tasks) = state.withLock { state in
+            defer { state = State(hasEnded: true) }
+            return (state.continuation, state.tasks)
+        }
+        for task in tasks { task.cancel() }
+        continuation?.resume(returning: error)
+    }
+}
+
+/// The places of the checks that run at once: test frameworks start all of them together.
+private final class PlacesOfChecks: Sendable {
+    static let shared = PlacesOfChecks()
+
+    private struct State {
+        var free = max(8, 6 * ProcessInfo.processInfo.activeProcessorCount)
+        var waiting: [CheckedContinuation<Void, Never>] = []
+        /// The number of elements of `waiting` that have got a place.
+        var served = 0
+    }
+
+    private let state = Mutex(State())
+
+    func take() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.withLock { state in
+                guard state.free > 0 else {
+                    state.waiting.append(continuation)
+                    return false
+                }
+                state.free -= 1
+                return true
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    func giveBack() {
+        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            guard state.served < state.waiting.count else {
+                state.waiting = []
+                state.served = 0
+                state.free += 1
+                return nil
+            }
+            state.served += 1
+            return state.waiting[state.served - 1]
+        }
+        next?.resume()
+    }
+}
+
+/// Threads outside of Swift's pool, which blocked checks would use up.
+private final class ThreadsOfChecks: TaskExecutor {
+    static let shared = ThreadsOfChecks()
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        // A serial queue gets a thread at once, however many are blocked; a concurrent one waits for a free processor.
+        DispatchQueue(label: "ConformanceCheck").async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+}

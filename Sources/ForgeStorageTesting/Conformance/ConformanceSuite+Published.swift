@@ -84,6 +84,12 @@ extension ConformanceSuite where Subject == any Storage {
     }
 }
 
+extension ConformanceSuite where Subject == FileOperationsUnderTest {
+    /// The promises of the six operations of `FileSystemProtocol`; some need ``ConformanceCapability/symbolicLinks``,
+    /// ``ConformanceCapability/limitedSpace`` or ``ConformanceCapability/atomicReplacement``.
+    public static var fileOperations: Self { Self("file operations", ConformanceChecks.fileOperations) }
+}
+
 extension ConformanceSuite where Subject == FileSystemUnderTest {
     /// The promises of a file system; checks that need a special set-up have capabilities.
     public static var fileSystem: Self {

@@ -35,34 +35,44 @@ public struct ConformanceSuite<Subject>: Sendable {
     ///   - subject: The name of the implementation in the report.
     ///   - capabilities: The capabilities of the implementation; all by default, so that leaving out a check is
     ///     explicit.
+    ///   - limit: The maximum duration of each check.
+    ///   - clock: The clock that measures the limit.
+    ///   - starting: Called with the description of each applicable check before it runs, so that a log names the check
+    ///     that ends the process or exceeds a limit of the test framework.
     ///   - make: Makes a new, empty subject; if it throws, the check counts as violated.
     /// - Returns: The outcome of each check.
     public func run(
         on subject: String, having capabilities: Set<ConformanceCapability>? = nil,
+        within limit: Duration = .seconds(120),
+        on clock: any Clock<Duration> = ContinuousClock(), starting: (_ check: String) -> Void = { _ in },
         make: @Sendable () async throws -> sending Subject
     ) async -> ConformanceReport {
         var results: [ConformanceReport.Result] = []
         for check in checks {
-            results.append(
-                .init(check: check.description, outcome: await outcome(of: check, having: capabilities, make)))
+            let missing = capabilities.map { check.needs.subtracting($0) } ?? []
+            let outcome: ConformanceReport.Outcome
+            if missing.isEmpty {
+                starting(check.description)
+                outcome = await self.outcome(of: check, within: limit, on: clock, make)
+            } else {
+                let names = missing.map(\.description).sorted()
+                outcome = .notApplicable("needs " + names.joined(separator: " and "))
+            }
+            results.append(.init(check: check.description, outcome: outcome))
         }
         return ConformanceReport(suite: name, subject: subject, results: results)
     }
 
     private func outcome(
-        of check: ConformanceCheck<Subject>, having capabilities: Set<ConformanceCapability>?,
+        of check: ConformanceCheck<Subject>, within limit: Duration, on clock: any Clock<Duration>,
         _ make: @Sendable () async throws -> sending Subject
     ) async -> ConformanceReport.Outcome {
-        let missing = capabilities.map { check.needs.subtracting($0) } ?? []
-        guard missing.isEmpty else {
-            return .notApplicable("needs " + missing.map(\.description).sorted().joined(separator: " and "))
-        }
         do {
-            try await check.run(on: try await make())
+            try await check.run(on: try await make(), within: limit, on: clock)
             return .passed
         } catch {
             let reason = "\(error)"
-            // An unexpected error starts with the promise, which the report shows already.
+            // A violation begins with the promise, which the report shows already.
             let promise = check.description + ": "
             return .violated(reason.hasPrefix(promise) ? String(reason.dropFirst(promise.count)) : reason)
         }

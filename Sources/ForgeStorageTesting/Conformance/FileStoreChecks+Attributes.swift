@@ -127,9 +127,11 @@ extension ConformanceChecks {
 
     /// Compares bytes: canonically equivalent strings are equal.
     private static func expectAttributes(
-        _ actual: [String: String], _ expected: [String: String], _ what: String
+        _ actual: [String: String], _ expected: [String: String], _ what: String, file: StaticString = #fileID,
+        line: UInt = #line
     ) throws {
-        try expectEqual(actual.mapValues { Array($0.utf8) }, expected.mapValues { Array($0.utf8) }, what)
+        let isEqual = actual.mapValues { Array($0.utf8) } == expected.mapValues { Array($0.utf8) }
+        try expect(isEqual, "\(what): expected \(expected), got \(actual)", file: file, line: line)
     }
 
     private static func text(_ text: String) -> Data { Data(text.utf8) }

@@ -45,6 +45,22 @@ extension ConformanceChecks {
                 try expectEqual(Int64(try await store.load(file.key).count), file.sizeInBytes, file.key)
             }
         },
+        FileStoreCheck("a listing has hidden files and directories, and the size counts them") { store in
+            for key in [".hidden", ".d/f", "d/.hidden", "d/..."] { try await store.save(Data(count: 10), to: key) }
+            try expectEqual(try await keys(store.list(in: "")), [".d", ".hidden", "d"], "list(in: \"\")")
+            try expectEqual(try await keys(store.list(in: "d")), ["d/...", "d/.hidden"], "list(in: d)")
+            try expectEqual(try await keys(store.list(in: ".d", recursive: true)), [".d/f"], "list(in: .d)")
+            try expectEqual(
+                try await keys(store.list(recursive: true)),
+                [".d", ".d/f", ".hidden", "d", "d/...", "d/.hidden"], "list(recursive: true)")
+            try expectEqual(try await store.totalSize(), 40, "totalSize()")
+        },
+        FileStoreCheck("a listing does not contain the directory itself") { store in
+            try await store.save(Data(), to: "d/e/f")
+            for (directory, key) in [("d", "d/e"), ("d/e", "d/e/f")] {
+                try expectEqual(try await store.list(in: directory).map(\.key), [key], "list(in: \(directory))")
+            }
+        },
         FileStoreCheck("a directory that does not exist cannot be listed") { store in
             try await expectCode(.notFound, "list") { try await store.list(in: "nowhere") }
         },
@@ -78,6 +94,15 @@ extension ConformanceChecks {
             try await store.delete("docs/a.txt")
             try await expectCode(.notFound, "load") { try await store.load("docs/a.txt") }
             try expectEqual(try await store.load("docs/b.txt"), Data("bb".utf8), "neighbour")
+        },
+        FileStoreCheck("deleting a file keeps every file and directory whose key begins with its key") { store in
+            let others = ["a.b", "a2", "aa/f", "d/a", "d/a2"]
+            for key in ["a"] + others { try await store.save(Data(key.utf8), to: key) }
+            try await store.delete("a")
+            try expectEqual(
+                try await keys(store.list(recursive: true)), ["a.b", "a2", "aa", "aa/f", "d", "d/a", "d/a2"],
+                "list(recursive: true) after delete(a)")
+            for key in others { try expectEqual(try await store.load(key), Data(key.utf8), "load(\(key))") }
         },
         FileStoreCheck("deleting a missing file is an error") { store in
             try await expectCode(.notFound, "delete") { try await store.delete("nothing") }

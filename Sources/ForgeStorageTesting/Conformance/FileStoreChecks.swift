@@ -15,9 +15,10 @@ typealias FileStoreCheck = ConformanceCheck<any FileStoring>
 /// Throws a violation unless `body` throws a ``FileStoreError`` with this code, which is returned.
 @discardableResult
 func expectCode<Result>(
-    _ code: FileStoreError.Code, _ what: String, _ body: () async throws -> Result
+    _ code: FileStoreError.Code, _ what: String, file: StaticString = #fileID, line: UInt = #line,
+    _ body: () async throws -> Result
 ) async throws -> FileStoreError {
-    let error = try await expectError(FileStoreError.self, what, body)
-    try expectEqual(error.code, code, what)
+    let error = try await expectError(FileStoreError.self, "\(what): \(code)", file: file, line: line, body)
+    try expectEqual(error.code, code, "\(what): the code of \(error)", file: file, line: line)
     return error
 }

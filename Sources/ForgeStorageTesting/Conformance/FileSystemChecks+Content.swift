@@ -34,20 +34,37 @@ extension ConformanceChecks {
         refuses("a descriptor for reading does not write", .badFileDescriptor) { tree in
             try tree.opening(tree("f"), .readOnly) { _ = try tree.write($0, "x") }
         },
-        refuses("every call refuses an invalid descriptor", .badFileDescriptor) { tree in
-            let none = Descriptor(rawValue: 1_999_999)
-            let calls: [() throws -> Void] = [
-                { _ = try tree.read(none) }, { try tree.write(none, "x") },
-                { _ = try tree.fileSystem.seek(none, to: 0, from: .start) },
-                { try tree.fileSystem.truncate(.descriptor(none), to: 0) },
-                { try tree.fileSystem.synchronize(none, .full) }, { _ = try tree.fileSystem.entries(of: none) },
-                { _ = try tree.fileSystem.status(of: .descriptor(none)) }, { _ = try tree.fileSystem.duplicate(none) },
-                { try tree.fileSystem.lock(none, .shared, waiting: false) },
-                { try tree.fileSystem.allocate(none, at: 0, length: 1) },
-                { _ = try tree.fileSystem.status("f", at: none) },
+        holds("every call refuses an invalid descriptor") { tree in
+            let (none, fileSystem) = (Descriptor(rawValue: 1_999_999), tree.fileSystem)
+            let calls: [(String, () throws -> Void)] = [
+                ("read(1999999)", { _ = try tree.read(none) }), ("write(1999999)", { try tree.write(none, "x") }),
+                ("read(1999999, at: 0)", { _ = try tree.read(none, at: 0) }),
+                ("write(1999999, at: 0)", { try tree.write(none, "x", at: 0) }),
+                ("seek(1999999)", { _ = try fileSystem.seek(none, to: 0, from: .start) }),
+                ("truncate(1999999)", { try fileSystem.truncate(.descriptor(none), to: 0) }),
+                ("entries(of: 1999999)", { _ = try fileSystem.entries(of: none) }),
+                ("status(of: 1999999)", { _ = try fileSystem.status(of: .descriptor(none)) }),
+                ("duplicate(1999999)", { _ = try fileSystem.duplicate(none) }),
+                ("lock(1999999)", { try fileSystem.lock(none, .shared, waiting: false) }),
+                ("allocate(1999999)", { try fileSystem.allocate(none, at: 0, length: 1) }),
+                (
+                    "setPermissions(of: 1999999)",
+                    { try fileSystem.setPermissions(.ownerReadWrite, of: .descriptor(none)) }
+                ),
+                ("setOwner(of: 1999999)", { try fileSystem.setOwner(nil, group: nil, of: .descriptor(none)) }),
+                (
+                    "setTimes(of: 1999999)",
+                    { try fileSystem.setTimes(accessed: nil, modified: FileTime(seconds: 1), of: .descriptor(none)) }
+                ),
+                ("status(f, at: 1999999)", { _ = try fileSystem.status("f", at: none) }),
+                ("close(1999999)", { try fileSystem.close(none) }),
             ]
-            for call in calls { try tree.expectErrno(.badFileDescriptor, "no descriptor", call) }
-            try tree.fileSystem.close(none)
+            for (call, body) in calls { try tree.expectErrno(.badFileDescriptor, call, body) }
+            for level in [SyncLevel.full, .data, .barrier] {
+                try tree.expectErrno(.badFileDescriptor, "synchronize(1999999, .\(level))") {
+                    try fileSystem.synchronize(none, level)
+                }
+            }
         },
         holds("an absolute path ignores the starting directory") { tree in
             _ = try tree.fileSystem.status(tree("f"), at: Descriptor(rawValue: 1_999_999))

@@ -10,6 +10,21 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("d/g").inode, inode, "the inode")
             try expectEqual(try tree.status("d/g").linkCount, 1, "the link count")
         },
+        holds("a listing has names that begin with a dot, but not the directory and its parent") { tree in
+            try tree.create("d/.hidden")
+            try tree.create("d/...")
+            try tree.makeDirectory("d/.d")
+            try expectEqual(try tree.list("d").sorted(), ["...", ".d", ".hidden", "s"], "entries(of: d)")
+        },
+        holds("the removal of a name keeps the names that begin with it") { tree in
+            for name in ["a", "a2", "a.b", ".a"] { try tree.create("d/" + name) }
+            for name in ["d/x", "d/x2"] { try tree.makeDirectory(name) }
+            try tree.fileSystem.unlink(tree("d/a"))
+            try tree.fileSystem.removeDirectory(tree("d/x"))
+            let names = try tree.list("d").sorted()
+            try expectEqual(
+                names, [".a", "a.b", "a2", "s", "x2"], "entries(of: d) after unlink(d/a), removeDirectory(d/x)")
+        },
         holds("files have distinct inode numbers") { tree in
             let names = ["f", "d", "d/s", "e", "sf", "dang"]
             try expectEqual(Set(try names.map { try tree.status($0).inode }).count, names.count, "the numbers")

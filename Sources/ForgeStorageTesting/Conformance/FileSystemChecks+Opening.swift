@@ -87,16 +87,18 @@ extension ConformanceChecks {
         },
         refuses("a path with a NUL inside cannot be created or removed", .invalidArgument) { tree in
             let path = tree("d\0x")
-            let calls: [() throws -> Void] = [
-                { try tree.fileSystem.createDirectory(path) }, { try tree.fileSystem.removeDirectory(path) },
-                { try tree.fileSystem.rename(tree("f"), to: path) },
-                { try tree.fileSystem.rename(path, to: tree("x")) },
-                { try tree.fileSystem.link(tree("f"), to: path) }, { try tree.makeLink("x", to: "a\0b") },
-                { _ = try tree.fileSystem.readSymbolicLink(path) },
-                { try tree.fileSystem.truncate(.path(path), to: 0) },
-                { try tree.fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) },
+            let calls: [(String, () throws -> Void)] = [
+                ("createDirectory(d\\0x)", { try tree.fileSystem.createDirectory(path) }),
+                ("removeDirectory(d\\0x)", { try tree.fileSystem.removeDirectory(path) }),
+                ("rename(f, to: d\\0x)", { try tree.fileSystem.rename(tree("f"), to: path) }),
+                ("rename(d\\0x, to: x)", { try tree.fileSystem.rename(path, to: tree("x")) }),
+                ("link(f, to: d\\0x)", { try tree.fileSystem.link(tree("f"), to: path) }),
+                ("createSymbolicLink(x, to: a\\0b)", { try tree.makeLink("x", to: "a\0b") }),
+                ("readSymbolicLink(d\\0x)", { _ = try tree.fileSystem.readSymbolicLink(path) }),
+                ("truncate(d\\0x)", { try tree.fileSystem.truncate(.path(path), to: 0) }),
+                ("setPermissions(d\\0x)", { try tree.fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }),
             ]
-            for call in calls { try tree.expectErrno(.invalidArgument, "a NUL", call) }
+            for (call, body) in calls { try tree.expectErrno(.invalidArgument, call, body) }
             try tree.fileSystem.unlink(path)
         },
         holds("a name that is not UTF-8 is kept unchanged, or refused on Darwin") { tree in

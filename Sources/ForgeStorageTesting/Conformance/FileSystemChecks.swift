@@ -5,7 +5,8 @@ extension ConformanceChecks {
     /// lists check file systems with a special set-up.
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
-        + fileSystemEntries + fileSystemContent + fileSystemMapping + fileSystemOffsets + fileSystemAttributes
-        + fileSystemPathResolution + fileSystemPipes + fileSystemTrees + fileSystemPrivileges + fileSystemConcurrency
+        + fileSystemEntries + fileSystemContent + fileSystemCopying + fileSystemMapping + fileSystemOffsets
+        + fileSystemAttributes + fileSystemPathResolution + fileSystemPipes + fileSystemTrees + fileSystemPrivileges
+        + fileSystemConcurrency
         + fileSystemWaiting
 }

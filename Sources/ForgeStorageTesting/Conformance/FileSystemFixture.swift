@@ -134,21 +134,26 @@ struct FileSystemFixture {
     }
 
     /// Expects a file-system error with one of these numbers.
-    func expectErrno(_ accepted: [Errno], _ what: String, _ body: () throws -> Void) throws {
+    func expectErrno(
+        _ accepted: [Errno], _ what: String, file: StaticString = #fileID, line: UInt = #line, _ body: () throws -> Void
+    ) throws {
         do {
             try body()
         } catch let error as FileSystemError {
             guard accepted.contains(error.errno) else {
                 let names = accepted.map(\.name).joined(separator: " or ")
-                throw ConformanceViolation("\(what): expected \(names), got \(error)")
+                throw ConformanceViolation("\(what): expected \(names), got \(error)", file: file, line: line)
             }
             return
         }
-        throw ConformanceViolation("\(what): expected \(accepted[0].name), but nothing was thrown")
+        throw ConformanceViolation(
+            "\(what): expected \(accepted[0].name), but nothing was thrown", file: file, line: line)
     }
 
-    func expectErrno(_ accepted: Errno, _ what: String, _ body: () throws -> Void) throws {
-        try expectErrno([accepted], what, body)
+    func expectErrno(
+        _ accepted: Errno, _ what: String, file: StaticString = #fileID, line: UInt = #line, _ body: () throws -> Void
+    ) throws {
+        try expectErrno([accepted], what, file: file, line: line, body)
     }
 }
 
@@ -161,13 +166,13 @@ func holds(_ description: String, _ body: @escaping @Sendable (FileSystemFixture
 
 /// Creates a check that an operation fails with an error number and changes nothing.
 func refuses(
-    _ description: String, _ errno: Errno, darwin: Errno? = nil, or other: Errno? = nil,
-    _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
+    _ description: String, _ errno: Errno, darwin: Errno? = nil, or other: Errno? = nil, file: StaticString = #fileID,
+    line: UInt = #line, _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
 ) -> FileSystemCheck {
     holds(description) { tree in
         let before = try tree.snapshot()
         let expected = tree.isDarwin ? darwin ?? errno : errno
-        try tree.expectErrno([expected, other ?? expected], description) { try body(tree) }
-        try expectEqual(try tree.snapshot(), before, "\(description): the tree after the failure")
+        try tree.expectErrno([expected, other ?? expected], "the call", file: file, line: line) { try body(tree) }
+        try expectEqual(try tree.snapshot(), before, "the tree after the failure", file: file, line: line)
     }
 }

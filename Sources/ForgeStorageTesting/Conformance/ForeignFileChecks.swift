@@ -42,10 +42,6 @@ extension ConformanceChecks {
                     permissions: .ownerReadWrite, deviceNumber: 0)
             }
         },
-        keeps("files with a second hard link") { place, directory in
-            try place.plant("first", in: directory)
-            try place.fileSystem.link(place.path("first", in: directory), to: place.path("second", in: directory))
-        },
         keeps("another store below the root, with its temporary file") { place, directory in
             guard directory != "." else { return }
             let nested = directory.appending("nested")
@@ -78,8 +74,29 @@ extension ConformanceChecks {
             try place.plant(name, in: directory)
             try place.plantDirectory("links", in: directory)
             try place.fileSystem.link(
-                place.path(name, in: directory), to: place.path("second", in: directory.appending("links")))
+                place.path(name, in: directory), to: place.path("#second#", in: directory.appending("links")))
             try journal.write(in: place.root, on: place.fileSystem)
+        },
+        ConformanceCheck(
+            "calls serve, replace and remove files with a second hard link; the other name keeps its content"
+        ) { place in
+            // The first round creates the files, the second one shows which calls fail without links.
+            for call in place.calls { do { try await call.run() } catch _ {} }
+            var failures: [String?] = []
+            for call in place.calls { failures.append(await place.failure(of: call)) }
+            try place.plantDirectory(ForeignFileFixture.links)
+            var count = 0
+            for (call, failure) in zip(place.calls, failures) {
+                let contents = try place.linkFiles()
+                count += contents.count
+                let other = await place.failure(of: call)
+                try expectEqual(other == nil, failure == nil, "success of \(call): \(other ?? "none"); success")
+                for (path, content) in contents {
+                    try expectEqual(try place.fileSystem.readFile(path), content, "\(path) after \(call)")
+                    try place.fileSystem.unlink(path)
+                }
+            }
+            try expect(count > 0 || !place.writtenInPlace.isEmpty, "no file of the store was linked")
         },
     ]
 
@@ -107,6 +124,36 @@ extension ConformanceChecks {
 }
 
 extension ForeignFileFixture {
+    /// The directory below the root with the second names of the store's files.
+    fileprivate static let links: POSIXPath = "#links#"
+
+    /// Gives the store's files second names, except internal files, which begin with a number sign, and those that are
+    /// written in place; returns the content of each by the second name.
+    fileprivate func linkFiles() throws -> [POSIXPath: [UInt8]] {
+        var contents: [POSIXPath: [UInt8]] = [:]
+        for path in try snapshot(".").keys {
+            let components = path.bytes.split(separator: UInt8(ascii: "/"))
+            guard !components.contains(where: { $0.first == UInt8(ascii: "#") }),
+                !writtenInPlace.contains(path.splitLast().name),
+                try existingStatus(root.appending(path))?.type == .regular
+            else { continue }
+            let new = root.appending(Self.links).appending(POSIXPath("\(contents.count)"))
+            try fileSystem.link(root.appending(path), to: new)
+            contents[new] = try fileSystem.readFile(new)
+        }
+        return contents
+    }
+
+    /// The error of a call; nil if it succeeds.
+    fileprivate func failure(of call: Call) async -> String? {
+        do {
+            try await call.run()
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
     fileprivate func path(_ name: POSIXPath, in directory: POSIXPath) -> POSIXPath {
         root.appending(directory).appending(name)
     }

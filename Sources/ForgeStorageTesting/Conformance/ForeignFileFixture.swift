@@ -25,17 +25,22 @@ public struct ForeignFileFixture: Sendable {
     /// The directories, relative to the root, that other programs put files into; the first call creates them.
     public var directories: [POSIXPath]
 
+    /// The names of files that the store writes in place, and refuses if they have a second hard link.
+    public var writtenInPlace: Set<POSIXPath>
+
     /// All calls of the store, in order: the first one creates the directories, the last ones close and reopen the
     /// store.
     public var calls: [Call]
 
     /// Creates a fixture.
     public init(
-        _ fileSystem: any POSIXFileSystem, root: POSIXPath, directories: [POSIXPath] = ["."], calls: [Call]
+        _ fileSystem: any POSIXFileSystem, root: POSIXPath, directories: [POSIXPath] = ["."],
+        writtenInPlace: Set<POSIXPath> = [], calls: [Call]
     ) {
         self.fileSystem = fileSystem
         self.root = root
         self.directories = directories
+        self.writtenInPlace = writtenInPlace
         self.calls = calls
     }
 }

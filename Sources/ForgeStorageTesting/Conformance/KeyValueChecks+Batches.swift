@@ -58,6 +58,43 @@ extension ConformanceChecks {
             }
             try expectEqual(store.get(KVKey<Int>("c")), 2, "c")
         },
+        ConformanceCheck("every requirement of a batch counts, whichever of them does not hold") { store in
+            for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
+            var valid: [(name: String, revision: UInt64?)] = []
+            for name in ["a", "b", "c"] { valid.append((name, try revision(of: name, in: store))) }
+            valid.append(("absent", nil))
+            for index in valid.indices {
+                let revision = valid[index].revision
+                for wrong in [revision.map { $0 - 1 }, revision.map { $0 + 1 }, nil, 1, .max] where wrong != revision {
+                    var requirements = valid
+                    requirements[index].revision = wrong
+                    let error = try await expectError(KVStoreError.self, "commit with \(requirements)") {
+                        try store.batch { batch in
+                            for (name, revision) in requirements { batch.require(name, revision: revision) }
+                            try batch.set(KVKey<Int>("d"), value: 2)
+                        }
+                    }
+                    try expectEqual(error.code, .conflict, "the code of commit with \(requirements)")
+                    try expectEqual(error.key, valid[index].name, "the key of commit with \(requirements)")
+                    try expect(!store.contains(KVKey<Int>("d")), "commit with \(requirements) has stored d")
+                }
+            }
+            try store.batch { batch in
+                for (name, revision) in valid { batch.require(name, revision: revision) }
+                try batch.set(KVKey<Int>("d"), value: 2)
+            }
+            try expectEqual(store.get(KVKey<Int>("d")), 2, "get(d) after commit with \(valid)")
+        },
+        ConformanceCheck("a removal in a batch removes one name, and what the batch has set before") { store in
+            let names = ["a", "a2", "a/b", "A", "b"]
+            for name in names { try store.set(KVKey<Int>(name), value: 1) }
+            try store.batch { batch in
+                batch.remove(KVKey<Int>("a"))
+                try batch.set(KVKey<Int>("b"), value: 2)
+                batch.remove(KVKey<Int>("b"))
+            }
+            try expectEqual(Set(try store.keys()), ["a2", "a/b", "A"], "keys() after removing a and b in a batch")
+        },
         ConformanceCheck("requirements are checked even without changes") { store in
             try store.batch { $0.require("a", revision: nil) }
             let error = try await expectError(KVStoreError.self, "commit") {
@@ -97,6 +134,13 @@ extension ConformanceChecks {
                 try expectEqual(try snapshot.read(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
             }
             try expect(snapshot["never there"] == nil, "an absent name has an entry")
+        },
+        ConformanceCheck("a snapshot omits removed names") { store in
+            for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
+            try store.remove(KVKey<Int>("b"))
+            let snapshot = try store.snapshot()
+            try expect(snapshot["b"] == nil, "a snapshot has an entry of b, which was removed")
+            try expectEqual(snapshot.count, 2, "the number of names in a snapshot after one of three was removed")
         },
         ConformanceCheck("a snapshot is unaffected by later writes") { store in
             let (a, b) = (KVKey<String>("a"), KVKey<String>("b"))

@@ -123,14 +123,21 @@ extension ConformanceChecks {
             try store.removeValue(named: "never there")
             try expectEqual(try store.keys(), ["b"], "keys")
         },
+        ConformanceCheck("removeValue keeps names that begin with the removed one, in either case") { store in
+            for name in ["a", "a2", "a/b", "A", "aa"] { try store.set(KVKey<Int>(name), value: 1) }
+            try store.removeValue(named: "a")
+            try expectEqual(Set(try store.keys()), ["a2", "a/b", "A", "aa"], "keys() after removeValue(named: a)")
+        },
         ConformanceCheck("raw values refuse a name that is too long") { store in
             let name = String(repeating: "x", count: 1025)
-            for attempt in [
-                { _ = try store.rawValue(named: name) }, { try store.setRawValue([], named: name) },
-                { try store.removeValue(named: name) },
-            ] {
-                let error = try await expectError(KVStoreError.self, "the call") { try attempt() }
-                try expectEqual(error.code, .invalidKey, "code")
+            let calls: [(String, () throws -> Void)] = [
+                ("rawValue", { _ = try store.rawValue(named: name) }),
+                ("setRawValue", { try store.setRawValue([], named: name) }),
+                ("removeValue", { try store.removeValue(named: name) }),
+            ]
+            for (call, body) in calls {
+                let error = try await expectError(KVStoreError.self, "\(call)(named: 1,025 bytes)") { try body() }
+                try expectEqual(error.code, .invalidKey, "the code of \(call)(named: 1,025 bytes)")
             }
         },
     ]

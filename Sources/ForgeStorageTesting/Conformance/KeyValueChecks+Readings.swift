@@ -24,8 +24,14 @@ extension ConformanceChecks {
                         let name = "\(sample.name) \(order)"
                         let fresh = "\(sample.name) \(order) \(reading.name)"
                         try sample.set(model, fresh)
-                        try expectEqual(
-                            reading.read(store, name), reading.read(model, fresh), "\(name) as \(reading.name)")
+                        let (found, expected) = (reading.read(store, name), reading.read(model, fresh))
+                        if expected == "nil", found != "nil", let setConverted = sample.setConverted {
+                            // A store over user defaults converts between Boolean and number, as Foundation does.
+                            try setConverted(model, fresh)
+                            try expectEqual(found, reading.read(model, fresh), "\(name), converted, as \(reading.name)")
+                        } else {
+                            try expectEqual(found, expected, "\(name) as \(reading.name)")
+                        }
                     }
                 }
             }
@@ -97,18 +103,28 @@ private struct TypeSample: Sendable {
     let set: @Sendable (any KVStoring, _ name: String) throws -> Void
     let read: @Sendable (any KVStoring, _ name: String) -> String
 
-    init<Value: Codable & Sendable>(_ value: Value) {
+    /// Stores the number that a Boolean is converted to, or the Boolean of a number.
+    let setConverted: (@Sendable (any KVStoring, _ name: String) throws -> Void)?
+
+    init<Value: Codable & Sendable>(_ value: Value) { self.init(value, or: Bool?.none) }
+
+    init<Value: Codable & Sendable, Other: Codable & Sendable>(_ value: Value, or other: Other?) {
         text = "\(value)"
         name = "\(Value.self) \(value)"
         set = { try $0.set(KVKey($1), value: value) }
         read = { store, name in TypeReading(Value.self).read(store, name) }
+        if let other {
+            setConverted = { store, name in try store.set(KVKey(name), value: other) }
+        } else {
+            setConverted = nil
+        }
     }
 
     /// Numbers that are exact in every type, numbers that some types round or refuse, and non-numbers.
     static let all = [
-        TypeSample(true), TypeSample(0), TypeSample(-7), TypeSample(Int.max), TypeSample(UInt64.max),
-        TypeSample(UInt8(200)),
-        TypeSample(0.1), TypeSample(-0.0), TypeSample(2.0), TypeSample(1e300), TypeSample(Float(0.1)),
+        TypeSample(true, or: 1), TypeSample(0, or: false), TypeSample(-7, or: true), TypeSample(Int.max, or: true),
+        TypeSample(UInt64.max), TypeSample(UInt8(200), or: true), TypeSample(0.1, or: true), TypeSample(-0.0),
+        TypeSample(2.0, or: true), TypeSample(1e300, or: true), TypeSample(Float(0.1), or: true),
         TypeSample(Date(timeIntervalSinceReferenceDate: 700_000_000.25)), TypeSample("7"), TypeSample(Decimal(3)),
         TypeSample([1, 2]),
     ]

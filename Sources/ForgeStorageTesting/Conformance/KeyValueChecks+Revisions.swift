@@ -79,6 +79,50 @@ extension ConformanceChecks {
                 try !store.compareAndSet(key, revision: last, value: 4), "a removed value still matches")
             try expect(!store.contains(key), "contains is true")
         },
+        ConformanceCheck("compareAndSet refuses every revision but the present one") { store in
+            let key = KVKey<Int>("a")
+            for value in 1...3 { try store.set(key, value: value) }
+            let present = try revision(of: "a", in: store)
+            for other in [0, 1, present - 1, present + 1, .max] where other != present {
+                let isSet = try store.compareAndSet(key, revision: other, value: 4)
+                try expect(!isSet, "compareAndSet(a, revision: \(other)) is true, where the revision is \(present)")
+                try expectEqual(store.get(key), 3, "get(a) after compareAndSet(a, revision: \(other))")
+            }
+            for absent in [0, 1, present, present + 1] {
+                let isSet = try store.compareAndSet(KVKey<Int>("b"), revision: absent, value: 4)
+                try expect(!isSet, "compareAndSet(b, revision: \(absent)) is true, where b is absent")
+            }
+            try expect(!store.contains(KVKey<Int>("b")), "contains(b) is true")
+        },
+        ConformanceCheck("no revision from before a removal matches again, whichever call has removed the value") {
+            store in
+            let key = KVKey<Int>("a")
+            let removals: [(String, () throws -> Void)] = [
+                ("remove", { try store.remove(key) }), ("removeValue", { try store.removeValue(named: "a") }),
+                ("removeAll", { try store.removeAll() }), ("a batch", { try store.batch { $0.remove(key) } }),
+            ]
+            for (call, remove) in removals {
+                var old: [UInt64] = []
+                for value in 1...3 {
+                    try store.set(key, value: value)
+                    old.append(try revision(of: "a", in: store))
+                }
+                try remove()
+                for value in 4...6 {
+                    try store.set(key, value: value)
+                    let present = try revision(of: "a", in: store)
+                    try expect(
+                        old.allSatisfy { $0 < present }, "set after \(call) has revision \(present), after \(old)")
+                    for revision in old {
+                        let isSet = try store.compareAndSet(key, revision: revision, value: 7)
+                        try expect(
+                            !isSet, "compareAndSet(a, revision: \(revision)) is true after \(call) and a new set")
+                    }
+                    old.append(present)
+                }
+                try store.remove(key)
+            }
+        },
         ConformanceCheck("createIfAbsent creates once, and a stored nil counts as present") { store in
             try expect(try store.createIfAbsent(KVKey<Int>("a"), value: 1), "an absent key is not created")
             try expect(try !store.createIfAbsent(KVKey<Int>("a"), value: 2), "a present key is created")

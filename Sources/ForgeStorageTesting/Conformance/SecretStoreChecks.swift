@@ -36,6 +36,14 @@ extension ConformanceChecks {
             try expectEqual(try store.get(secretToken), nil, "get")
             try expectEqual(try store.get(secretRefresh), "b", "get of the other")
         },
+        ConformanceCheck("deleting a secret keeps those whose names begin with its name, in either case") { store in
+            let others = ["key2", "key.b", "key/b", "KEY", "kez"]
+            for name in ["key"] + others { try store.set(name, for: CryptKey<String>(key: name)) }
+            try store.delete(CryptKey<String>(key: "key"))
+            for name in others {
+                try expectEqual(try store.get(CryptKey<String>(key: name)), name, "get(\(name)) after delete(key)")
+            }
+        },
         ConformanceCheck("deleting a missing secret succeeds") { store in
             try store.delete(secretToken)
             try store.set("a", for: secretRefresh)
@@ -101,10 +109,11 @@ extension ConformanceChecks {
 
     @discardableResult
     static func expectSecretError<Result>(
-        _ code: CryptError.Code, _ what: String, _ body: () throws -> Result
+        _ code: CryptError.Code, _ what: String, file: StaticString = #fileID, line: UInt = #line,
+        _ body: () throws -> Result
     ) async throws -> CryptError {
-        let error = try await expectError(CryptError.self, what) { try body() }
-        try expectEqual(error.code, code, what)
+        let error = try await expectError(CryptError.self, "\(what): \(code)", file: file, line: line) { try body() }
+        try expectEqual(error.code, code, "\(what): the code of \(error)", file: file, line: line)
         return error
     }
 }

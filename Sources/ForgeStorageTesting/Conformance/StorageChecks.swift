@@ -86,9 +86,14 @@ extension ConformanceChecks {
         },
         ConformanceCheck("removing removes only one value", needs: [.removal]) { storage in
             try saveNow(hello, for: "dir/a", in: storage)
-            try saveNow(hello, for: "dir/b", in: storage)
+            let others = ["dir/b", "dir/a2", "dir/a.b", "dir2/a", "a"]
+            for key in others { try saveNow(Data(key.utf8), for: key, in: storage) }
             try storage.removeValue(for: "dir/a")
-            try expectEqual(try fetchNow("dir/b", from: storage), hello, "the other value")
+            try await expectNotFound("dir/a", in: storage)
+            for key in others {
+                try expectEqual(
+                    try fetchNow(key, from: storage), Data(key.utf8), "fetchValue(for: \(key)) after removing dir/a")
+            }
         },
         ConformanceCheck("removing a missing value succeeds", needs: [.removal]) { storage in
             try storage.removeValue(for: "missing")

@@ -21,9 +21,13 @@ func outcome(of call: (@escaping Handler<Data>) -> Void) async -> Result<Data, a
     }
 }
 
-func expectNotFound(_ key: String, in storage: any Storage) async throws {
-    let error = try await expectError(StorageError.self, "fetching \(key)") { try fetchNow(key, from: storage) }
-    try expect(error.isNotFound, "fetching \(key): expected notFound, got \(error)")
+func expectNotFound(
+    _ key: String, in storage: any Storage, file: StaticString = #fileID, line: UInt = #line
+) async throws {
+    let error = try await expectError(StorageError.self, "fetching \(key)", file: file, line: line) {
+        try fetchNow(key, from: storage)
+    }
+    try expect(error.isNotFound, "fetching \(key): expected notFound, got \(error)", file: file, line: line)
 }
 
 extension StorageError {

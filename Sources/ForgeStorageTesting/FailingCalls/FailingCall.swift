@@ -1,7 +1,7 @@
 import ForgeFileSystem
 public import SystemPackage
 
-/// A run of `forEachFailingCall`: the failing call, its error, mode and effect.
+/// A run of `forEachFailingCall`: a call, and what happens to it.
 public struct FailingCall: Hashable, Sendable {
     /// How often a call fails.
     public enum Mode: String, Hashable, Sendable, CaseIterable {
@@ -11,6 +11,37 @@ public struct FailingCall: Hashable, Sendable {
         /// This call and all later ones fail. An interruption (`EINTR`) occurs only ``interruptionCount`` times in a
         /// row, so that code that correctly retries terminates.
         case forEver
+    }
+
+    /// What a disk does beyond failing a call with an error number.
+    public enum Condition: String, Hashable, Sendable, CaseIterable {
+        /// Each read and each write in turn transfers 1 byte, and each write also half of its bytes, so that code which
+        /// ignores the returned count loses the rest.
+        case shortTransfers
+
+        /// The device fills up at each boundary that matters: before each write, after its first byte and before its
+        /// last. It stays full until the body ends.
+        case fullDevice
+
+        /// Each flush in turn fails once and later ones succeed, but what it should have made durable stays undecided,
+        /// as after a failed `fsync` on Linux. Only a power cut shows that a flush was merely repeated: combine the loop
+        /// with `forEachCrash` of ForgeCrashTesting.
+        case failedFlush
+    }
+
+    /// What happens to the call.
+    public enum Fault: Hashable, Sendable {
+        /// It fails.
+        case error(Errno, Mode, FaultEffect)
+
+        /// It transfers only this many bytes.
+        case shortTransfer(byteCount: Int)
+
+        /// It is the write that exceeds the device, which has space for this many bytes from the first call on.
+        case fullDevice(afterBytes: Int)
+
+        /// It is a flush that fails, and its data stays undecided.
+        case failedFlush
     }
 
     /// The number of interruptions in mode `forEver`.
@@ -26,31 +57,39 @@ public struct FailingCall: Hashable, Sendable {
     /// The number of the call, counted from 1.
     public let number: Int
 
-    /// The error.
-    public let errno: Errno
-
-    /// The mode.
-    public let mode: Mode
-
-    /// Whether the failing call takes effect.
-    public let effect: FaultEffect
+    /// What happens to the call.
+    public let fault: Fault
 
     var rule: FaultRule {
-        let occurrence =
-            switch mode {
-            case .once: FaultOccurrence(calls: number...number)
-            case .forEver where errno == .interrupted:
-                FaultOccurrence(calls: number...number + Self.interruptionCount - 1)
-            case .forEver: FaultOccurrence(after: number - 1)
-            }
-        return FaultRule([], occurrence, do: .fail(errno, effect: effect))
+        switch fault {
+        case .error(let errno, let mode, let effect):
+            let occurrence =
+                switch mode {
+                case .once: FaultOccurrence(calls: number...number)
+                case .forEver where errno == .interrupted:
+                    FaultOccurrence(calls: number...number + Self.interruptionCount - 1)
+                case .forEver: FaultOccurrence(after: number - 1)
+                }
+            return FaultRule([], occurrence, do: .fail(errno, effect: effect))
+        case .shortTransfer(let count):
+            return FaultRule([], FaultOccurrence(calls: number...number), do: .shorten(toBytes: count))
+        case .fullDevice(let count): return FaultRule(do: .fillUp(afterBytes: count))
+        case .failedFlush:
+            return FaultRule([], FaultOccurrence(calls: number...number), do: .failSynchronization())
+        }
     }
 }
 
 extension FailingCall: CustomStringConvertible {
     public var description: String {
-        "call \(number) fails with \(errno.name) \(mode == .once ? "once" : "for ever")"
-            + (effect == .done ? ", after its effect" : "")
+        switch fault {
+        case .error(let errno, let mode, let effect):
+            "call \(number) fails with \(errno.name) \(mode == .once ? "once" : "for ever")"
+                + (effect == .done ? ", after its effect" : "")
+        case .shortTransfer(let count): "call \(number) transfers only \(count) bytes"
+        case .fullDevice(let count): "the device is full after \(count) bytes, in call \(number)"
+        case .failedFlush: "call \(number), a flush, fails, and its data stays undecided"
+        }
     }
 }
 
@@ -59,10 +98,13 @@ public struct FailingCallReport: Hashable, Sendable {
     /// The number of calls that the body makes without failures.
     public internal(set) var callCount = 0
 
-    /// The number of runs with a failing call.
+    /// The number of runs with a call that fails with an error number.
     public internal(set) var runCount = 0
 
-    /// The number of those runs in which the body threw; in the others it tolerated the failure.
+    /// The number of runs with a short transfer, a full device or a failed flush.
+    public internal(set) var conditionRunCount = 0
+
+    /// The number of all these runs in which the body threw; in the others it tolerated the fault.
     public internal(set) var throwingRunCount = 0
 
     /// The number of failed calls in all runs.
@@ -71,6 +113,6 @@ public struct FailingCallReport: Hashable, Sendable {
 
 extension FailingCallReport: CustomStringConvertible {
     public var description: String {
-        "\(callCount) calls, \(runCount) runs, \(throwingRunCount) of them threw, \(faultCount) faults"
+        "\(callCount) calls, \(runCount + conditionRunCount) runs, \(throwingRunCount) of them threw, \(faultCount) faults"
     }
 }

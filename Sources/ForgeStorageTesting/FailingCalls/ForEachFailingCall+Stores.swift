@@ -22,6 +22,7 @@ public import SystemPackage
 ///   - errnos: The error numbers.
 ///   - modes: Whether only the call fails, or all later ones too.
 ///   - effects: Whether a failing call takes effect.
+///   - conditions: What a disk does beyond failing with an error number; all by default.
 ///   - step: The distance between the runs that are made; 1 makes all of them.
 ///   - start: The first run that is made, counted from 0.
 ///   - root: The directory to search for temporary files.
@@ -35,32 +36,51 @@ public import SystemPackage
 @discardableResult
 public func forEachFailingCall<Store>(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    effects: [FaultEffect] = [.none], conditions: [FailingCall.Condition] = FailingCall.Condition.allCases,
+    every step: Int = 1, from start: Int = 0,
     under root: POSIXPath = "/",
     on makeFileSystem: () throws -> any POSIXFileSystem, open: (FaultingFileSystem) throws -> Store,
     prepare: (Store) throws -> Void, change: (Store) throws -> Void,
     verify: (_ store: Store, _ error: (any Error)?) throws -> Void
 ) throws -> FailingCallReport {
-    try forEachFailingCall(errnos: errnos, modes: modes, effects: effects, every: step, from: start) {
-        let fileSystem = FaultingFileSystem(try makeFileSystem())
-        do { try prepare(try open(fileSystem)) }
-        fileSystem.waitForOthers()
-        try requireNothingOpen(fileSystem)
-        return fileSystem.base
-    } _: { fileSystem in
-        try change(try open(fileSystem))
-    } verify: { fileSystem, error in
-        do { try verify(try open(fileSystem), error) }
-        fileSystem.waitForOthers()
-        try requireNoLeftovers(fileSystem, root)
+    var tally = FailingCallTally(errnos, modes, effects, conditions, every: step, from: start)
+    func run(_ call: FailingCall?) throws {
+        let preparing = FaultingFileSystem(try makeFileSystem())
+        do { try prepare(try open(preparing)) }
+        tally.wait(for: preparing)
+        try requireNothingOpen(preparing)
+        let fileSystem = FaultingFileSystem(preparing.base, plan: tally.plan(call))
+        var failure: (any Error)?
+        do {
+            try change(try open(fileSystem))
+        } catch {
+            guard call != nil else { throw error }
+            failure = error
+        }
+        tally.wait(for: fileSystem)
+        tally.bodyEnded(call, on: fileSystem, failure)
+        var violation: (any Error)?
+        do {
+            do { try verify(try open(fileSystem), failure) }
+            tally.wait(for: fileSystem)
+            try requireNoLeftovers(fileSystem, root)
+        } catch {
+            violation = error
+            tally.wait(for: fileSystem)
+        }
+        tally.verified(call, on: fileSystem, violation)
     }
+    try run(nil)
+    for call in try tally.calls { try run(call) }
+    return try tally.result()
 }
 
 /// Fails every call of a store with asynchronous calls in turn.
 @discardableResult
 nonisolated(nonsending) public func forEachFailingCall<Store>(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    effects: [FaultEffect] = [.none], conditions: [FailingCall.Condition] = FailingCall.Condition.allCases,
+    every step: Int = 1, from start: Int = 0,
     under root: POSIXPath = "/",
     on makeFileSystem: () throws -> any POSIXFileSystem,
     open: nonisolated(nonsending) (FaultingFileSystem) async throws -> Store,
@@ -69,14 +89,14 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
     verify: nonisolated(nonsending) (_ store: Store, _ error: (any Error)?) async throws -> Void
 ) async throws -> FailingCallReport {
     // Each run prepares the old state before the faults are armed.
-    var tally = FailingCallTally(errnos, modes, effects, every: step, from: start)
+    var tally = FailingCallTally(errnos, modes, effects, conditions, every: step, from: start)
     var calls: [FailingCall?] = [nil]
     while let call = calls.popLast() {
         let preparing = FaultingFileSystem(try makeFileSystem())
         do { try await prepare(try await open(preparing)) }
-        await preparing.settle()
+        await tally.settle(preparing)
         try requireNothingOpen(preparing)
-        let fileSystem = FaultingFileSystem(preparing.base, plan: FaultPlan(call.map { [$0.rule] } ?? []))
+        let fileSystem = FaultingFileSystem(preparing.base, plan: tally.plan(call))
         var failure: (any Error)?
         do {
             try await change(try await open(fileSystem))
@@ -84,16 +104,16 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
             guard call != nil else { throw error }
             failure = error
         }
-        await fileSystem.settle()
+        await tally.settle(fileSystem)
         tally.bodyEnded(call, on: fileSystem, failure)
         var violation: (any Error)?
         do {
             do { try await verify(try await open(fileSystem), failure) }
-            await fileSystem.settle()
+            await tally.settle(fileSystem)
             try requireNoLeftovers(fileSystem, root)
         } catch {
             violation = error
-            await fileSystem.settle()
+            await tally.settle(fileSystem)
         }
         tally.verified(call, on: fileSystem, violation)
         if call == nil { calls = try tally.calls.reversed() }

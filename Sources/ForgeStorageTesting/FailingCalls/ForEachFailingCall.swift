@@ -1,5 +1,4 @@
 public import ForgeFileSystem
-import Foundation
 public import SystemPackage
 
 /// Runs `body` once for each of its file-system calls, error number and mode, with that call failing, and verifies the
@@ -13,15 +12,19 @@ public import SystemPackage
 /// }
 /// ```
 ///
+/// Further runs shorten a transfer, fill the device, or fail a flush (``FailingCall/Condition``).
+///
 /// The first run has no failures; it counts the calls, must not throw, and is verified too. Each run has a new file
-/// system. Descriptors still open after `body` count as leaks.
+/// system. Descriptors still open after `body` count as leaks. A body that retries without an end is reported: after
+/// many more calls than it needs, the fault is lifted.
 ///
 /// - Parameters:
 ///   - errnos: The error numbers; ``FailingCall/errnos`` by default.
 ///   - modes: Whether only the call fails, or all later ones too.
 ///   - effects: Whether a failing call takes effect; by default it does not.
-///   - step: The distance between the runs that are made, in the order of calls, error numbers, modes and effects; 1
-///     makes all of them.
+///   - conditions: What a disk does beyond failing with an error number; all by default.
+///   - step: The distance between the runs that are made, in the order of calls, error numbers, modes and effects, and
+///     then of calls and conditions; 1 makes all of them.
 ///   - start: The first run that is made, counted from 0. Tests that begin with the same calls cover all of them if
 ///     they start at different runs.
 ///   - makeFileSystem: Makes a file system in the initial state.
@@ -33,14 +36,15 @@ public import SystemPackage
 @discardableResult
 public func forEachFailingCall(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    effects: [FaultEffect] = [.none], conditions: [FailingCall.Condition] = FailingCall.Condition.allCases,
+    every step: Int = 1, from start: Int = 0,
     on makeFileSystem: () throws -> any POSIXFileSystem,
     _ body: (FaultingFileSystem) throws -> Void,
     verify: (_ fileSystem: FaultingFileSystem, _ error: (any Error)?) throws -> Void
 ) throws -> FailingCallReport {
-    var tally = FailingCallTally(errnos, modes, effects, every: step, from: start)
+    var tally = FailingCallTally(errnos, modes, effects, conditions, every: step, from: start)
     func run(_ call: FailingCall?) throws {
-        let fileSystem = FaultingFileSystem(try makeFileSystem(), plan: FaultPlan(call.map { [$0.rule] } ?? []))
+        let fileSystem = FaultingFileSystem(try makeFileSystem(), plan: tally.plan(call))
         var failure: (any Error)?
         do {
             try body(fileSystem)
@@ -48,11 +52,11 @@ public func forEachFailingCall(
             guard call != nil else { throw error }
             failure = error
         }
-        fileSystem.waitForOthers()
+        tally.wait(for: fileSystem)
         tally.bodyEnded(call, on: fileSystem, failure)
         var violation: (any Error)?
         do { try verify(fileSystem, failure) } catch { violation = error }
-        fileSystem.waitForOthers()
+        tally.wait(for: fileSystem)
         tally.verified(call, on: fileSystem, violation)
     }
     try run(nil)
@@ -64,15 +68,16 @@ public func forEachFailingCall(
 @discardableResult
 nonisolated(nonsending) public func forEachFailingCall(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    effects: [FaultEffect] = [.none], conditions: [FailingCall.Condition] = FailingCall.Condition.allCases,
+    every step: Int = 1, from start: Int = 0,
     on makeFileSystem: () throws -> any POSIXFileSystem,
     _ body: nonisolated(nonsending) (FaultingFileSystem) async throws -> Void,
     verify: nonisolated(nonsending) (_ fileSystem: FaultingFileSystem, _ error: (any Error)?) async throws -> Void
 ) async throws -> FailingCallReport {
-    var tally = FailingCallTally(errnos, modes, effects, every: step, from: start)
+    var tally = FailingCallTally(errnos, modes, effects, conditions, every: step, from: start)
     var calls: [FailingCall?] = [nil]
     while let call = calls.popLast() {
-        let fileSystem = FaultingFileSystem(try makeFileSystem(), plan: FaultPlan(call.map { [$0.rule] } ?? []))
+        let fileSystem = FaultingFileSystem(try makeFileSystem(), plan: tally.plan(call))
         var failure: (any Error)?
         do {
             try await body(fileSystem)
@@ -80,30 +85,13 @@ nonisolated(nonsending) public func forEachFailingCall(
             guard call != nil else { throw error }
             failure = error
         }
-        await fileSystem.settle()
+        await tally.settle(fileSystem)
         tally.bodyEnded(call, on: fileSystem, failure)
         var violation: (any Error)?
         do { try await verify(fileSystem, failure) } catch { violation = error }
-        await fileSystem.settle()
+        await tally.settle(fileSystem)
         tally.verified(call, on: fileSystem, violation)
         if call == nil { calls = try tally.calls.reversed() }
     }
     return try tally.result()
-}
-
-extension FaultingFileSystem {
-    /// How long to wait for other threads to release shared objects before open descriptors count as leaks.
-    private static var patience: Duration { .seconds(1) }
-
-    nonisolated(nonsending) func settle() async {
-        let clock = ContinuousClock()
-        let deadline = clock.now + Self.patience
-        while !openDescriptors.isEmpty, clock.now < deadline { await Task.yield() }
-    }
-
-    func waitForOthers() {
-        let clock = ContinuousClock()
-        let deadline = clock.now + Self.patience
-        while !openDescriptors.isEmpty, clock.now < deadline { Thread.sleep(forTimeInterval: 0.0001) }
-    }
 }

@@ -19,12 +19,29 @@ public final class FaultPlan: Sendable {
     private struct State: Sendable {
         var rules: [RunningRule] = []
         var isArmed = true
+        var countedCalls: [CountedCall] = []
+        var endlessCall: String?
         var callCount = 0
         let seed: UInt64
     }
 
+    /// A call that was counted.
+    struct CountedCall: Sendable {
+        var operation: FileSystemOperation
+        /// The bytes to read or to store.
+        var byteCount: Int
+    }
+
+    /// The number of calls after which all rules are lifted; nil without a limit.
+    let callLimit: Int?
+
     /// Creates a plan; `seed` determines rules with a probability.
-    public init(_ rules: [FaultRule] = [], seed: UInt64 = 0) {
+    public convenience init(_ rules: [FaultRule] = [], seed: UInt64 = 0) {
+        self.init(rules, seed: seed, callLimit: nil)
+    }
+
+    init(_ rules: [FaultRule], seed: UInt64 = 0, callLimit: Int?) {
+        self.callLimit = callLimit
         var state = State(seed: seed)
         for rule in rules { state.rules.append(RunningRule(rule, seed: seed, index: state.rules.count)) }
         self.state = Mutex(state)
@@ -43,6 +60,12 @@ public final class FaultPlan: Sendable {
 
     /// The number of calls while the plan was armed, without stores into mappings, which cannot fail.
     public var callCount: Int { state.withLock { $0.callCount } }
+
+    /// The counted calls, if there are no rules.
+    var countedCalls: [CountedCall] { state.withLock { $0.countedCalls } }
+
+    /// The call that exceeded the limit; nil if none did.
+    var endlessCall: String? { state.withLock { $0.endlessCall } }
 
     /// The number of faults that occurred.
     public var firedCount: Int { state.withLock { state in state.rules.reduce(0) { $0 + $1.firedCount } } }
@@ -78,7 +101,16 @@ public final class FaultPlan: Sendable {
         state.withLock { state in
             var decision = FaultDecision()
             guard state.isArmed else { return decision }
-            if call.operation != .store { state.callCount += 1 }
+            if call.operation != .store {
+                state.callCount += 1
+                if state.rules.isEmpty {
+                    state.countedCalls.append(CountedCall(operation: call.operation, byteCount: call.byteCount))
+                }
+            }
+            if let callLimit, state.callCount > callLimit, state.endlessCall == nil {
+                state.endlessCall = "\(call.operation) " + call.paths.map(\.description).joined(separator: ", ")
+                for index in state.rules.indices { state.rules[index].isLifted = true }
+            }
             for index in state.rules.indices where !state.rules[index].isLifted {
                 state.rules[index].consider(call, &decision)
             }

@@ -45,6 +45,10 @@ struct FaultCall: Sendable {
     var inode: UInt64?
     /// The number of bytes that the call would store.
     var storedByteCount = 0
+    /// The number of bytes that the call would read.
+    var readByteCount = 0
+    /// The number of bytes that the call would transfer.
+    var byteCount: Int { max(storedByteCount, readByteCount) }
     /// Whether the call would add a file, a directory or a name.
     var createsName = false
     /// Whether a read-only file system would reject the call.

@@ -9,6 +9,7 @@ extension FaultingFileSystem {
             call.setTarget(descriptor, state)
             call.record.offset = offset
             call.record.count = Int64(buffer.count)
+            call.target.readByteCount = buffer.count
         } _: { (state, call) throws(FileSystemError) in
             let position = call.decision.corruptions.isEmpty ? offset : offset ?? currentOffset(descriptor)
             let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))

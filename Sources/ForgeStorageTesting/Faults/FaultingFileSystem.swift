@@ -105,6 +105,8 @@ public final class FaultingFileSystem: POSIXFileSystem {
 
     public var effectiveUser: UserID { base.effectiveUser }
 
+    public var reportsErrorsOfMappings: Bool { base.reportsErrorsOfMappings }
+
     // MARK: Randomness
 
     public var preciseTime: FileTime? { base.preciseTime }

@@ -15,6 +15,18 @@ package struct InterceptedFileSystem<Base: POSIXFileSystem>: POSIXFileSystem {
     package let base: Base
     private let intercept: @Sendable (Call) throws(FileSystemError) -> Void
 
+    /// The arguments of `copyRange`.
+    package struct RangeCopy: Sendable {
+        package var source: Descriptor
+        package var sourceOffset: Int64
+        package var target: Descriptor
+        package var targetOffset: Int64
+        package var count: Int
+    }
+
+    /// Replaces `copyRange`, which a file system in memory does not have; nil forwards it.
+    package var copyingRange: (@Sendable (Base, RangeCopy) throws(FileSystemError) -> Int)?
+
     package init(_ base: Base, _ intercept: @escaping @Sendable (Call) throws(FileSystemError) -> Void) {
         self.base = base
         self.intercept = intercept
@@ -78,7 +90,13 @@ extension InterceptedFileSystem {
         from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
     ) throws(FileSystemError) -> Int {
         try pass(.copyRange)
-        return try base.copyRange(from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
+        guard let copyingRange else {
+            return try base.copyRange(from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
+        }
+        return try copyingRange(
+            base,
+            RangeCopy(
+                source: source, sourceOffset: sourceOffset, target: target, targetOffset: targetOffset, count: count))
     }
 
     package func seek(
@@ -135,6 +153,8 @@ extension InterceptedFileSystem {
     }
 
     package var effectiveUser: UserID { base.effectiveUser }
+
+    package var reportsErrorsOfMappings: Bool { base.reportsErrorsOfMappings }
 
     package var preciseTime: FileTime? { base.preciseTime }
 

@@ -12,17 +12,26 @@ import Synchronization
 /// #expect(throws: CryptError.self) { try store.get(token) }
 /// ```
 ///
-/// A secret that does not exist is nil, also on a locked device.
+/// Items are unique by service, account and access group; a query without a group matches those of every group. The
+/// statuses are those of Apple's published sources (Security-61901, `SecItemDb.c`, `SecDbItem.c`):
+/// - Names and data are encrypted with the class of their item. A query that matches an item which is inaccessible in the
+///   state of the device fails with `errSecInteractionNotAllowed`; so a list fails while one of its items is inaccessible.
+/// - An absent item is `errSecItemNotFound` in every state.
+/// - A new value needs access to its own class too, and one that requires a passcode needs a passcode.
+/// - Deletions need no access.
 ///
-/// Items are unique by service, account and access group. Data is accessible only in the device states that the item's
-/// accessibility allows (`errSecInteractionNotAllowed` otherwise); existence checks and deletions are possible from the
-/// first unlock on. The device starts unlocked, with a passcode.
+/// The device starts unlocked, with a passcode; without a passcode it cannot be locked. Not simulated: items that are
+/// synchronised between devices, access control lists (Touch ID, Face ID), persistent references, and the file-based
+/// keychain of macOS, except that deletions can be limited to one item at a time (``deleteOneAtATime()``).
 public final class FakeKeychain: Sendable {
     fileprivate struct Address: Sendable {
         var service: String
         var account: String
         var group: String
     }
+
+    /// The identity of a device.
+    fileprivate final class Hardware: Sendable {}
 
     private enum DeviceState {
         case beforeFirstUnlock, locked, unlocked
@@ -32,20 +41,25 @@ public final class FakeKeychain: Sendable {
         var items: [(address: Address, value: SecItemValue)] = []
         var device = DeviceState.unlocked
         var hasPasscode = true
+        var hardware = Hardware()
         var deletesOneAtATime = false
         var scripted: [FakeKeychainCall: [Int32]] = [:]
         var calls: [FakeKeychainCall] = []
 
-        /// The status that denies access to an item of this class at present; nil if access is allowed.
-        func refusal(of accessibility: CryptAccessibility) -> KeychainStatus? {
-            switch accessibility {
-            case .whenUnlocked, .whenUnlockedThisDeviceOnly:
-                device == .unlocked ? nil : .interactionNotAllowed
-            case .afterFirstUnlock, .afterFirstUnlockThisDeviceOnly:
-                device == .beforeFirstUnlock ? .interactionNotAllowed : nil
-            case .whenPasscodeSetThisDeviceOnly:
-                !hasPasscode ? .notAvailable : device == .unlocked ? nil : .interactionNotAllowed
-            }
+        /// The status of decrypting an item of a class, its name included.
+        func access(to accessibility: CryptAccessibility) -> KeychainStatus {
+            let isAccessible =
+                switch accessibility {
+                case .whenUnlocked, .whenUnlockedThisDeviceOnly, .whenPasscodeSetThisDeviceOnly: device == .unlocked
+                case .afterFirstUnlock, .afterFirstUnlockThisDeviceOnly: device != .beforeFirstUnlock
+                }
+            return isAccessible ? .success : .interactionNotAllowed
+        }
+
+        /// The status of encrypting a new value; `errSecDecode` if its class needs a passcode and there is none.
+        func encryption(for accessibility: CryptAccessibility) -> KeychainStatus {
+            guard hasPasscode || accessibility != .whenPasscodeSetThisDeviceOnly else { return .decode }
+            return access(to: accessibility)
         }
     }
 
@@ -68,9 +82,9 @@ public final class FakeKeychain: Sendable {
 
     // MARK: The device
 
-    /// Locks the device.
+    /// Locks the device; no effect without a passcode.
     public func lock() {
-        state.withLock { if $0.device == .unlocked { $0.device = .locked } }
+        state.withLock { if $0.device == .unlocked, $0.hasPasscode { $0.device = .locked } }
     }
 
     /// Unlocks the device.
@@ -78,52 +92,69 @@ public final class FakeKeychain: Sendable {
         state.withLock { $0.device = .unlocked }
     }
 
-    /// Restarts the device: no item is accessible until it is unlocked.
+    /// Restarts the device: no item is accessible until it is unlocked; without a passcode it is unlocked at once.
     public func reboot() {
-        state.withLock { $0.device = .beforeFirstUnlock }
+        state.withLock { $0.device = $0.hasPasscode ? .beforeFirstUnlock : .unlocked }
     }
 
-    /// Removes the passcode and every item that requires one.
+    /// Removes the passcode, in the settings of the unlocked device, and every item that requires one.
     public func removePasscode() {
         state.withLock {
             $0.hasPasscode = false
+            $0.device = .unlocked
             $0.items.removeAll { $0.value.accessibility == .whenPasscodeSetThisDeviceOnly }
         }
     }
 
+    /// Sets a passcode, in the settings of the unlocked device.
+    public func setPasscode() {
+        state.withLock {
+            $0.hasPasscode = true
+            $0.device = .unlocked
+        }
+    }
+
+    /// Whether the device has a passcode.
+    public var hasPasscode: Bool { state.withLock { $0.hasPasscode } }
+
     /// Moves all items to a new device, except those bound to the old one.
     public func moveToNewDevice() {
-        state.withLock {
-            $0.items.removeAll {
-                switch $0.value.accessibility {
-                case .whenUnlocked, .afterFirstUnlock: false
-                default: true
-                }
-            }
+        state.withLock { state in
+            state.hardware = Hardware()
+            state.items.removeAll { !$0.value.accessibility.movesToAnotherDevice }
         }
     }
 
     // MARK: Backups
 
-    /// The content of an encrypted backup: all items but those that require a passcode.
+    /// The content of a backup: all items but those that require a passcode.
     package struct Backup: Sendable {
         fileprivate var items: [(address: Address, value: SecItemValue)]
+        fileprivate var hardware: Hardware
+        fileprivate var isEncrypted: Bool
     }
 
-    package func backUp() -> Backup {
-        Backup(
-            items: state.withLock { state in
-                state.items.filter { $0.value.accessibility != .whenPasscodeSetThisDeviceOnly }
-            })
+    /// The items of an encrypted backup can be read on other devices, except those bound to this one. All items of an
+    /// unencrypted backup are bound to this device.
+    package func backUp(encrypted: Bool = true) -> Backup {
+        state.withLock { state in
+            let items = state.items.filter { $0.value.accessibility != .whenPasscodeSetThisDeviceOnly }
+            return Backup(items: items, hardware: state.hardware, isEncrypted: encrypted)
+        }
     }
 
-    /// Replaces all items by those of a backup; device-bound items are readable only on their own device.
+    /// Replaces all items by those of a backup that this device, or the new one in its place, can read. The device is
+    /// then unlocked, with a passcode.
     package func restore(_ backup: Backup, toNewDevice: Bool) {
         state.withLock { state in
-            state.items = backup.items
+            if toNewDevice { state.hardware = Hardware() }
+            let isOwn = backup.hardware === state.hardware
+            state.items = backup.items.filter { item in
+                isOwn || backup.isEncrypted && item.value.accessibility.movesToAnotherDevice
+            }
             state.hasPasscode = true
+            state.device = .unlocked
         }
-        if toNewDevice { moveToNewDevice() }
     }
 
     // MARK: Faults
@@ -179,8 +210,14 @@ extension FakeKeychain: SecItemCalls {
             }
             var exact = item
             exact.accessGroup = group
-            guard matches(exact, state).isEmpty else { return .duplicateItem }
-            if let refusal = state.refusal(of: value.accessibility) { return refusal }
+            // The value is encrypted before the database refuses a duplicate.
+            let encryption = state.encryption(for: value.accessibility)
+            guard encryption == .success else { return encryption == .decode ? .authFailed : encryption }
+            if let index = matches(exact, state).first {
+                // The existing item is decrypted to see whether it is corrupt.
+                let access = state.access(to: state.items[index].value.accessibility)
+                return access == .success ? .duplicateItem : access
+            }
             state.items.append((Address(service: item.service, account: account, group: group), value))
             return .success
         }
@@ -191,9 +228,9 @@ extension FakeKeychain: SecItemCalls {
         let status = call(.copyData, query) { state in
             guard let index = matches(query, state).first else { return .itemNotFound }
             let value = state.items[index].value
-            if let refusal = state.refusal(of: value.accessibility) { return refusal }
-            data = value.data
-            return .success
+            let access = state.access(to: value.accessibility)
+            if access == .success { data = value.data }
+            return access
         }
         return (status, data)
     }
@@ -201,9 +238,14 @@ extension FakeKeychain: SecItemCalls {
     package func copyAccounts(_ query: SecItemQuery) -> (status: KeychainStatus, accounts: [String]) {
         var accounts: [String] = []
         let status = call(.copyAccounts, query) { state in
-            guard state.device != .beforeFirstUnlock else { return .interactionNotAllowed }
-            accounts = matches(query, state).map { state.items[$0].address.account }
-            return accounts.isEmpty ? .itemNotFound : .success
+            let indices = matches(query, state)
+            guard !indices.isEmpty else { return .itemNotFound }
+            for index in indices {
+                let access = state.access(to: state.items[index].value.accessibility)
+                guard access == .success else { return access }
+            }
+            accounts = indices.map { state.items[$0].address.account }
+            return .success
         }
         return (status, accounts)
     }
@@ -213,8 +255,10 @@ extension FakeKeychain: SecItemCalls {
             let indices = matches(query, state)
             guard !indices.isEmpty else { return .itemNotFound }
             for index in indices {
-                if let refusal = state.refusal(of: state.items[index].value.accessibility) { return refusal }
-                if let refusal = state.refusal(of: value.accessibility) { return refusal }
+                let access = state.access(to: state.items[index].value.accessibility)
+                guard access == .success else { return access }
+                let encryption = state.encryption(for: value.accessibility)
+                guard encryption == .success else { return encryption }
             }
             for index in indices { state.items[index].value = value }
             return .success
@@ -223,7 +267,6 @@ extension FakeKeychain: SecItemCalls {
 
     package func delete(_ query: SecItemQuery) -> KeychainStatus {
         call(.delete, query) { state in
-            guard state.device != .beforeFirstUnlock else { return .interactionNotAllowed }
             var indices = matches(query, state)
             guard !indices.isEmpty else { return .itemNotFound }
             if state.deletesOneAtATime { indices = [indices[0]] }
@@ -261,4 +304,8 @@ extension FakeKeychain: SecItemCalls {
 extension FakeKeychain: CustomReflectable {
     /// Hides the content.
     public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension CryptAccessibility {
+    fileprivate var movesToAnotherDevice: Bool { self == .whenUnlocked || self == .afterFirstUnlock }
 }

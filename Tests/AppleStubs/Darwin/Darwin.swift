@@ -121,11 +121,13 @@ public var ENOENT: Int32 { 2 }
 public var EINTR: Int32 { 4 }
 public var EXDEV: Int32 { 18 }
 public var ENOTDIR: Int32 { 20 }
+public var EPERM: Int32 { 1 }
 public var EINVAL: Int32 { 22 }
 public var ENOTTY: Int32 { 25 }
 public var EFBIG: Int32 { 27 }
 public var EAGAIN: Int32 { 35 }
 public var ENOTSUP: Int32 { 45 }
+public var ENOSYS: Int32 { 78 }
 public var ENOATTR: Int32 { 93 }
 public var ELOOP: Int32 { 62 }
 

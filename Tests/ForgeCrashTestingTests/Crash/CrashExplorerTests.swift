@@ -35,7 +35,8 @@ struct CrashExplorerTests {
         #expect(!report.holds)
         #expect(report.nestedStateCount > 0)
         let violation = try #require(report.violations.first)
-        #expect(violation.id.description.split(separator: ">op").count == 3, "\(violation.id)")
+        #expect(
+            violation.crashes.count == 2 && violation.crashes.allSatisfy { $0.hasPrefix("power cut after change ") })
     }
 
     @Test("a printed identifier reconstructs its state")
@@ -51,26 +52,29 @@ struct CrashExplorerTests {
         }
     }
 
+    @Test("an identifier is short, whatever the seed")
+    func shortIdentifier() async throws {
+        var explorer = fragileRecovery(depth: 2)
+        explorer.seed = .max
+        let report = try await explorer.explore()
+        for violation in report.violations { #expect(violation.id.description.utf8.count <= 40, "\(violation.id)") }
+        #expect(report.violations.first?.id.description.hasPrefix("posixStrict/3w5e11264sgsf#") ?? false)
+    }
+
     @Test(
         "an invalid identifier is refused",
         arguments: [
-            "", "posixStrict", "posixStrict/0", "posixStrict/x>op1:n=", "a/0>op:n=", "a/0>op1", "a/0>op1:n=2",
-            "a/0>op1:n=0:i", "a/0>op1:n=0:i1=1", "a/0>op1:n=0:i1=1/2", "a/0>op1:n=0:i1=a/2/1", "a/0>op1:n=0:i1=1/2/x",
-            "a/0>op-1:n=", "a/0>op1:m=", "a/0>kill", "a/0>killx", "a/0>kill-1", "a/0>kill1/", "a/0>kill1/8",
-            "a/0>kill1/8-8",
-            "a/0>kill1/x-8", "a/0>kill1/0-8/9",
+            "", "posixStrict", "posixStrict/0", "posixStrict/0#", "posixStrict/0#0", "posixStrict/0#-1",
+            "posixStrict#1",
+            "posixStrict/!#1", "posixStrict/0#1#2", "posixStrict/00#1", "posixStrict/0#x", "posixStrict/0#01",
+            "posixStrict/A#1",
         ])
     func badIdentifier(_ text: String) {
         #expect(CrashStateID(text) == nil)
     }
 
     @Test(
-        "an identifier of another program or profile is refused",
-        arguments: [
-            "freshInode/0>op1:n=0", "posixStrict/0>op99:n=0", "posixStrict/0>op1:n=0000",
-            "posixStrict/0>op1:n=0:i77=0/0/", "posixStrict/0>kill99", "posixStrict/0>kill1/0-8",
-            "posixStrict/0>kill2>op99:n=",
-        ])
+        "an identifier of another program or profile is refused", arguments: ["freshInode/0#1", "posixStrict/0#9999"])
     func foreignIdentifier(_ text: String) async throws {
         let id = try #require(CrashStateID(text))
         #expect(id.description == text)
@@ -80,8 +84,61 @@ struct CrashExplorerTests {
 
     @Test("a state from which the program recovers replays without an error")
     func replayOfGoodState() async throws {
-        let id = try #require(CrashStateID("posixStrict/0>op2:n=1"))
+        let id = try #require(CrashStateID("posixStrict/0#1"))
         try await fragileRecovery(depth: 1).replay(id)
+    }
+
+    @Test("a program that changes nothing, or another file system, is refused, whatever it acknowledges")
+    func nothingChanged() async throws {
+        let elsewhere = InMemoryFileSystem()
+        let programs: [CrashExplorer<String>.Body] = [
+            { _, _ in }, { _, run in run.acknowledge("a") },
+            { fileSystem, run in
+                _ = fileSystem.has("/f")
+                run.acknowledge("a")
+            },
+            { _, run in
+                try elsewhere.put("/f", letters("f", 10))
+                run.acknowledge("a")
+            },
+        ]
+        for program in programs {
+            await #expect(throws: NothingChanged.self) { try await forEachCrash(run: program) { _, _ in } }
+        }
+    }
+
+    @Test("losses name the line of the log, the call with its path, and what is missing")
+    func losses() async throws {
+        let explorer = CrashExplorer(
+            depth: 1, marking: String.self,
+            prepare: { fileSystem in
+                try fileSystem.makeDirectory("/d")
+                try fileSystem.put("/d/f", letters("o", 5000))
+            },
+            run: { fileSystem, _ in
+                try fileSystem.patch("/d/f", letters("n", 5000), at: 0)
+                try fileSystem.put("/d/g", letters("g", 10))
+                try fileSystem.move("/d/g", "/d/h")
+            },
+            recover: { fileSystem, crash in
+                guard crash.kind == .powerCut, crash.effectCount > 3 else { return }
+                try demand(try fileSystem.content("/d/f") == letters("n", 5000), "f is old")
+                try demand(fileSystem.has("/d/h"), "h is missing")
+            })
+        var more = explorer
+        more.maximumViolationCount = 1000
+        let report = try await more.explore()
+        let losses = report.violations.flatMap(\.losses)
+        #expect(
+            losses.contains("line 1, write 5000 bytes at 0 to /d/f: block 0 of /d/f has an older version"), "\(report)")
+        #expect(losses.contains { $0.hasPrefix("line 1, write 5000 bytes at 0 to /d/f: block 1 of /d/f is torn") })
+        #expect(losses.contains { $0.hasSuffix(", rename /d/g to /d/h: not done") }, "\(losses)")
+        #expect(losses.contains { $0.hasSuffix(", create /d/g: not done") })
+        #expect(losses.allSatisfy { !$0.contains("inode") && $0.contains("/d/") })
+        let violation = try #require(report.violations.first)
+        #expect(violation.log.first == "1. write 5000 bytes at 0 to /d/f")
+        #expect(violation.description.contains("the log of changes:\n    1. write 5000 bytes"))
+        #expect(violation.description.contains(", after power cut after change "))
     }
 
     @Test("recovery sees the operations begun and acknowledged before the crash, and no later ones")
@@ -143,7 +200,7 @@ struct CrashExplorerTests {
         #expect(report.weakestSufficientProfile?.name == "processKill")
         #expect(report.responsibleRules == [.losesNames])
         let text = try #require(error?.description)
-        for part in ["f is lost", "holds under processKill", "not done: create f", "posixStrict/0>op"] {
+        for part in ["f is lost", "holds under processKill", ", create /f: not done", "posixStrict/0#"] {
             #expect(text.contains(part), "\(text)")
         }
     }

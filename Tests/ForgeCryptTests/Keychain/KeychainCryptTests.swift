@@ -7,13 +7,16 @@ import Testing
 struct KeychainCryptTests {
     private let keychain = FakeKeychain(accessGroups: ["app", "team.shared"])
 
-    /// The errors of get, set, contains, delete, keys and deleteAll.
-    private func codes(of store: KeychainCrypt, _ key: CryptKey<Int>) throws -> [CryptError.Code?] {
+    /// The errors of get, set, contains and keys, then of delete and deleteAll.
+    private func codes(
+        of store: KeychainCrypt, _ key: CryptKey<Int>, deleting: Bool = true
+    ) throws -> [CryptError.Code?] {
         let calls: [() throws -> Void] = [
             { _ = try store.get(key) }, { try store.set(2, for: key) }, { _ = try store.contains(key) },
-            { try store.delete(key) }, { _ = try store.keys() }, { try store.deleteAll() },
+            { _ = try store.keys() },
         ]
-        return try calls.map { try CryptError.code(of: $0) }
+        let deletions = [{ try store.delete(key) }, { try store.deleteAll() }]
+        return try (calls + (deleting ? deletions : [])).map { try CryptError.code(of: $0) }
     }
 
     @Test("a locked device is unavailable, never absent")
@@ -24,9 +27,11 @@ struct KeychainCryptTests {
         #expect(try CryptError.code { try store.get(TestKeys.token) } == .unavailable(.locked))
         #expect(try CryptError.code { try store.set("w", for: TestKeys.token) } == .unavailable(.locked))
         #expect(try CryptError.code { try store.set("w", for: TestKeys.refresh) } == .unavailable(.locked))
-        #expect(try store.contains(TestKeys.token))
+        #expect(try CryptError.code { try store.contains(TestKeys.token) } == .unavailable(.locked))
+        #expect(try CryptError.code { try store.createIfAbsent("w", for: TestKeys.token) } == .unavailable(.locked))
+        #expect(try CryptError.code { try store.keys() } == .unavailable(.locked))
+        #expect(try store.get(TestKeys.refresh) == nil)
         #expect(try !store.contains(TestKeys.refresh))
-        #expect(try store.keys() == ["auth.access"])
         keychain.unlock()
         #expect(try store.get(TestKeys.token) == "v")
     }
@@ -40,7 +45,8 @@ struct KeychainCryptTests {
         keychain.lock()
         #expect(try CryptError.code { try store.get(key) } == (survivesLocking ? nil : .unavailable(.locked)))
         keychain.reboot()
-        #expect(try codes(of: store, key) == Array(repeating: .unavailable(.locked), count: 6))
+        let locked = CryptError.Code.unavailable(.locked)
+        #expect(try codes(of: store, key, deleting: false) == Array(repeating: locked, count: 4))
         keychain.lock()
         #expect(try CryptError.code { try store.get(key) } == .unavailable(.locked))
         keychain.unlock()
@@ -68,17 +74,52 @@ struct KeychainCryptTests {
         try store.set(1, for: key)
         keychain.removePasscode()
         #expect(try store.get(key) == nil)
-        #expect(try CryptError.code { try store.set(2, for: key) } == .system(status: -25291))
+        #expect(try CryptError.code { try store.set(2, for: key) } == .system(status: -25293))
+        try store.set(1, for: CryptKey<Int>(key: "k"))
+        #expect(try CryptError.code { try store.set(2, for: key) } == .system(status: -26275))
+        #expect(try store.get(key) == 1)
     }
 
-    @Test("an item deleted between adding and updating is added again")
+    @Test("a value replaces the item in another access group instead of adding one beside it")
+    func itemInAnotherGroup() throws {
+        let store = keychain.store()
+        try keychain.store(accessGroup: "team.shared").set("old", for: TestKeys.token)
+        try store.set("new", for: TestKeys.token)
+        #expect(keychain.count == 1)
+        #expect(try store.get(TestKeys.token) == "new")
+        #expect(try keychain.store(accessGroup: "team.shared").get(TestKeys.token) == "new")
+        #expect(try keychain.store(accessGroup: "app").get(TestKeys.token) == nil)
+        try keychain.store(accessGroup: "app").set("second", for: TestKeys.token)
+        try store.set("newest", for: TestKeys.token)
+        for group in ["app", "team.shared"] {
+            #expect(try keychain.store(accessGroup: group).get(TestKeys.token) == "newest")
+        }
+        try store.delete(TestKeys.token)
+        #expect(keychain.count == 0)
+    }
+
+    @Test("secrets can be deleted in every state of the device")
+    func deletion() throws {
+        let store = keychain.store()
+        for name in ["a", "b", "c"] { try store.set(1, for: CryptKey<Int>(key: name)) }
+        keychain.lock()
+        try store.delete(CryptKey<Int>(key: "a"))
+        keychain.reboot()
+        try store.deleteValue(named: "b")
+        #expect(keychain.count == 1)
+        try store.deleteAll()
+        #expect(keychain.count == 0)
+    }
+
+    @Test("an item added by another process between updating and adding is updated")
     func race() throws {
         let store = keychain.store()
         try store.set("v", for: TestKeys.token)
         keychain.fail(.update, with: -25300)
         try store.set("w", for: TestKeys.token)
         #expect(try store.get(TestKeys.token) == "w")
-        #expect(keychain.calls.filter { $0 == .update }.count == 2)
+        #expect(keychain.calls.suffix(4) == [.update, .add, .update, .copyData])
+        #expect(keychain.count == 1)
     }
 
     @Test("an endless race ends in an error")
@@ -97,16 +138,17 @@ struct KeychainCryptTests {
         arguments: [-4, -36, -50, -108, -128, -2070, -25291, -25293, -34018, -1] as [Int32])
     func statuses(_ status: Int32) throws {
         let store = keychain.store()
-        for call in FakeKeychainCall.allCases + [.delete, .copyAccounts] { keychain.fail(call, with: status) }
+        let calls: [FakeKeychainCall] = [.copyData, .update, .copyAccounts, .copyAccounts, .delete, .delete]
+        for call in calls { keychain.fail(call, with: status) }
         let expected = CryptError.Code.system(status: status)
         #expect(try codes(of: store, CryptKey<Int>(key: "k")) == Array(repeating: expected, count: 6))
-        keychain.fail(.add, with: -25299)
-        keychain.fail(.update, with: status)
+        keychain.fail(.update, with: -25300)
+        keychain.fail(.add, with: status)
         #expect(try CryptError.code { try store.set("v", for: TestKeys.token) } == expected)
         #expect(CryptError(expected, .get).description.contains(String(status)))
     }
 
-    @Test("a secret is created only once, also by a race, on a locked device and over another group's item")
+    @Test("a secret is created only once, also by a race and over another group's item")
     func createIfAbsent() throws {
         let store = keychain.store()
         keychain.fail(.add, with: -25299)  // Added by another process since it was found to be absent.
@@ -114,9 +156,6 @@ struct KeychainCryptTests {
         #expect(keychain.count == 0)
         #expect(try keychain.store(accessGroup: "team.shared").createIfAbsent("v", for: TestKeys.token))
         #expect(try !store.createIfAbsent("own", for: TestKeys.token))
-        keychain.lock()
-        #expect(try !store.createIfAbsent("own", for: TestKeys.token))
-        keychain.unlock()
         #expect(try store.get(TestKeys.token) == "v")
         #expect(keychain.count == 1)
         keychain.fail(.copyAccounts, with: -36)

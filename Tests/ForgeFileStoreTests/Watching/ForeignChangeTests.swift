@@ -38,6 +38,24 @@ struct ForeignChangeTests {
         #expect(try await watcher.changes { try root.rename("store/x", to: "outside") } == [.removed("x")])
     }
 
+    @Test("the replacement of a directory behind a link on the path of the root", arguments: WatchedRoot.Kind.allCases)
+    func linkedAncestor(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        try root.makeDirectory("target")
+        try root.makeDirectory("target/real")
+        try root.fileSystem.createSymbolicLink(root.path("middle"), to: "target/../target/real")
+        try root.fileSystem.createSymbolicLink(root.path("link"), to: root.path("middle"))
+        let store = DiskFileStore(
+            root: URL(root.path("link/store")), fileSystem: root.fileSystem, options: .init(durability: .none))
+        var watcher = try await FileWatcher(store)
+        try root.makeDirectory("new")
+        try root.makeDirectory("new/store")
+        try root.write("x", to: "new/store/f")
+        // The store is never missing at its path.
+        #expect(try await watcher.changes { try root.rename("new", to: "target/real", .exchanging) } == [.resync])
+        #expect(try await watcher.changes { try root.write("y", to: "target/real/store/f") } == [.changed("f")])
+    }
+
     @Test("a tree that is renamed is reported under its new keys, and watched there")
     func trees() async throws {
         for kind in WatchedRoot.Kind.allCases {

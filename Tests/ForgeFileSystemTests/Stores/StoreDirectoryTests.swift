@@ -116,12 +116,15 @@ struct StoreDirectoryTests {
         let others = [
             "/a/b/store/#tmp-\(id)-0", "/a/b/store/d/#tmp-\(id)-1", "/a/b/store/d/#tmp-a", "/a/b/store/#tmp-",
         ]
-        for path in recorded.prefix(1) + others { try memory.write(Data(), to: URL(filePath: path)) }
+        let staged = try #require(first).stage(try RelativeKey("d/y"), .none)
+        for path in others { try memory.write(Data(), to: URL(filePath: path)) }
         try memory.createDirectory(POSIXPath(recorded[1]))
         try memory.write(Data(), to: URL(filePath: recorded[1] + "/x"))
         let second = try open()
         for path in recorded { #expect(memory.fileExists(atPath: path)) }
+        staged.discard()
         first = nil
+        try memory.write(Data(), to: URL(filePath: recorded[0]))
         _ = try StoreDirectory(existing: "/a/b/store", on: memory).list(nil, isRecursive: true)
         for path in recorded { #expect(memory.fileExists(atPath: path)) }
         let third = try open()
@@ -254,7 +257,7 @@ struct StoreDirectoryTests {
         #expect(size == 3)
         #expect(memory.openDescriptors == before)
         try memory.link("/a/b/store/x", to: "/second")
-        #expect(performing: { try store.read(try RelativeKey("x")) }, throws: hasErrno(.tooManyLinks))
+        #expect(try store.read(try RelativeKey("x")) == Array("123".utf8))
         #expect(
             performing: { try store.read(try RelativeKey("y"), maximumSizeInBytes: 1) },
             throws: hasErrno(.noSuchFileOrDirectory))

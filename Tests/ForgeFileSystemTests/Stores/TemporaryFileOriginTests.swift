@@ -23,17 +23,19 @@ struct TemporaryFileOriginTests {
         try withBytes(of: Data("x".utf8)) { (bytes) throws(FileSystemError) in try store.replace(key, with: bytes) }
     }
 
-    @Test("depends on the record of its directory and on whether the owner of the record is alive")
+    @Test("depends on the record of its directory and on whether the owner of the record uses it")
     func origins() throws {
         var store: StoreDirectory? = try StoreDirectory(root, on: memory)
         try save("d/a", in: try #require(store))
         let id = try id()
+        var staged: StagedFile? = try #require(store).stage(try RelativeKey("d/b"), .none)
         for prefix in ["#tmp-", "#trash-"] {
             #expect(try origin("/store/d/\(prefix)\(id)-0") == .inUse)
             #expect(try origin("/store/\(prefix)\(id)-0") == .unrecorded)
             #expect(try origin("/store/d/\(prefix)\(id)-1") == .unrecorded)
         }
-        withExtendedLifetime(store) {}
+        staged?.discard()
+        staged = nil
         store = nil
         #expect(try origin("/store/d/#tmp-\(id)-0") == .orphaned)
         #expect(try origin("/store/d/#trash-\(id)-0") == .orphaned)

@@ -1,8 +1,9 @@
 import ForgeKVStore
 
-/// A store that forwards to a remote double the calls that it does not implement.
+/// A store that forwards to another one, by default a remote double, the calls that it does not implement.
 protocol ForwardingStore: AsyncKVStoring {
-    var base: RemoteDouble { get }
+    associatedtype Base: AsyncKVStoring = RemoteDouble
+    var base: Base { get }
 }
 
 extension ForwardingStore {

@@ -18,6 +18,34 @@ private struct LimitedPages: ForwardingStore {
     }
 }
 
+/// A local store that is written after each page of a list, and reports no change after the list.
+private struct WrittenBetweenPages: ForwardingStore {
+    let base: LocalAsyncKVStore
+    let write: @Sendable () throws -> Void
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        let page = try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+        do { try write() } catch { throw AsyncKVStoreError(.unavailable, .keys, underlying: error) }
+        return page
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges { AsyncKVChanges(OnlyBeginning()) }
+
+    private final class OnlyBeginning: AsyncKVChangeSource {
+        private let hasBegun = Atomic(false)
+        private let never = AsyncStream<Void>.makeStream()
+
+        func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+            guard hasBegun.exchange(true, ordering: .relaxed) else { return .resync }
+            // Ends when the task is cancelled.
+            for await _ in never.stream {}
+            return nil
+        }
+    }
+}
+
 @Suite("A mirror of a remote store")
 struct MirrorTests {
     @Test("lists in pages at one revision, and follows the changes after it")
@@ -57,6 +85,54 @@ struct MirrorTests {
             await Task.yield()
         }
         await writer.value
+    }
+
+    @Test("a list of a store without revisions shows one instant")
+    func oneInstant() async throws {
+        let base = InMemoryKVStore()
+        let round = Mutex(0)
+        let commit: @Sendable () throws -> Void = {
+            let number = round.withLock { round in
+                round += 1
+                return round
+            }
+            try base.batch { batch in
+                for name in 0..<40 { try batch.set(KVKey<Int>("\(name)"), value: number) }
+            }
+        }
+        try commit()
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.pageSize = 3
+        let remote = WrittenBetweenPages(base: LocalAsyncKVStore(base), write: commit)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        #expect(try Set(mirror.numbers.values).count == 1)
+        #expect(try mirror.numbers.count == 40)
+    }
+
+    @Test("a mirror of a local store shows whole commits, from a list in pages and from changes")
+    func localCommits() async throws {
+        let base = InMemoryKVStore()
+        let keys = (0..<40).map { KVKey<Int>("\($0)") }
+        @Sendable func commit(_ round: Int) throws {
+            try base.batch { batch in for key in keys { try batch.set(key, value: round) } }
+        }
+        try commit(0)
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.pageSize = 3
+        let writer = Task {
+            for round in 1...200 {
+                try commit(round)
+                await Task.yield()
+            }
+        }
+        let mirror = try await MirroredKVStore(LocalAsyncKVStore(base), configuration).caughtUp()
+        var tornCount = 0
+        while mirror.get(keys[0]) ?? 0 < 200 {
+            if try Set(mirror.numbers.values).count != 1 { tornCount += 1 }
+            await Task.yield()
+        }
+        try await writer.value
+        #expect(tornCount == 0)
     }
 
     @Test("after 20 interruptions nothing is missed or out of order", arguments: [true, false])

@@ -20,7 +20,7 @@ import Testing
     }
 
     /// Waits for pending announcements of a store, which are made in order.
-    private func settle(_ store: any KVObservableStoring, _ model: ObservedSettings, _ probe: KVSetting<Int>) async {
+    private func settle(_ store: any KVStoring, _ model: ObservedSettings, _ probe: KVSetting<Int>) async {
         await withCheckedContinuation { continuation in
             withObservationTracking {
                 _ = model[probe]

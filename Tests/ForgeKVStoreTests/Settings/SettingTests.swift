@@ -100,6 +100,39 @@ extension KVSettings {
         #expect(appearance.$theme.lastError == nil)
     }
 
+    @Test(
+        "whose assignment fails over any layer is reported to the base store",
+        arguments: [
+            "defaults", "expiring", "migrating", "namespaced", "reactive", "read-only", "recording", "erased",
+            "of a layer",
+        ])
+    func failureOverLayer(_ name: String) throws {
+        let (directory, recorder) = (TemporaryDirectory(), IssueRecorder())
+        var options = recorder.options()
+        options.maximumValueSizeInBytes = 16
+        let base = try FileKVStore(at: directory.url, options: options)
+        let layer: any KVStoring =
+            switch name {
+            case "defaults": FallbackKVStore(base, defaults: InMemoryKVStore())
+            case "expiring": ExpiringKVStore(base)
+            case "migrating": MigratingKVStore(from: InMemoryKVStore(), to: base)
+            case "namespaced": NamespacedKVStore(base, namespace: "n")
+            case "reactive": ReactiveKVStore(base)
+            case "read-only": ReadOnlyKVStore(base)
+            case "recording": RecordingKVStore(base)
+            case "erased": AnyKVStore(base)
+            default: ExpiringKVStore(AnyKVStore(FallbackKVStore(base, defaults: InMemoryKVStore())))
+            }
+        let setting = Setting(KVSetting("text", default: ""), in: layer)
+        setting.wrappedValue = String(repeating: "x", count: 100)
+        #expect(setting.lastError != nil)
+        #expect(recorder.issues.count == 1)
+        guard case .assignment("text", _) = recorder.issues.first else {
+            Issue.record("not reported")
+            return
+        }
+    }
+
     @Test("whose assignment fails below layers is reported to the base store")
     func failureBelowLayers() throws {
         let recorder = IssueRecorder()

@@ -95,6 +95,79 @@ struct SharedModeTests {
         try fixture.fileSystem.close(lock)
     }
 
+    /// Acquires the lock of the store, as another process does, until the descriptor is closed.
+    private func hold() throws -> Descriptor {
+        let lock = try fixture.fileSystem.open("/store/#lock", .readWrite)
+        try fixture.fileSystem.lock(lock, .exclusive, waiting: false)
+        return lock
+    }
+
+    @Test("a process finds what another one has compacted and written although a third one holds the lock")
+    func compactedBehindLock() throws {
+        let (first, second) = try fixture.pair()
+        for value in 0..<100 { try first.set(KVKey<Int>("\(value % 7)"), value: value) }
+        #expect(second.get(KVKey<Int>("1")) == 99)
+        try first.compact()
+        try first.set(a, value: 1)
+        let lock = try hold()
+        #expect(second.get(a) == 1)
+        #expect(try second.read(KVKey<Int>("1")) == 99)
+        #expect(try second.integers() == first.integers())
+        try fixture.fileSystem.close(lock)
+        // The process appends to the log that it has adopted.
+        try second.set(a, value: 2)
+        #expect(first.get(a) == 2)
+        #expect(fixture.recorder.issues.isEmpty)
+        #expect(try fixture.open(fixture.process(3)).integers() == first.integers())
+    }
+
+    @Test("where only the lock helps, get does not wait for it and reports that once, and read waits until its timeout")
+    func damagedBehindLock() throws {
+        let first = try fixture.open(fixture.process(1))
+        var options = fixture.options(2)
+        options.lockTimeout = .seconds(1)
+        let second = try FileKVStore(at: fixture.path, fileSystem: fixture.process(2).fileSystem, options: options)
+        for value in 0..<20 { try first.set(KVKey<Int>("\(value)"), value: value) }
+        try first.synchronize()
+        try first.set(a, value: 1)
+        #expect(second.get(a) == 1)
+        try first.compact()
+        try fixture.overwrite("log", [0xFF, 0xFF], at: 64 + 22)
+        let lock = try hold()
+        let clock = ContinuousClock()
+        let time = clock.measure {
+            for _ in 0..<10 { #expect(second.get(a) == 1 && second.contains(a)) }
+        }
+        #expect(time < .milliseconds(700))
+        #expect(fixture.recorder.issues.count == 1)
+        let wait = clock.measure {
+            #expect(code { _ = try second.read(a) } == .unavailable(.inUse(processID: 1)))
+        }
+        #expect(wait >= .seconds(1))
+        try fixture.fileSystem.close(lock)
+        #expect(try second.read(a) == 1)
+        #expect(fixture.recorder.damage.count == 1)
+    }
+
+    @Test("a background job reads what get could not wait for")
+    func retriedInBackground() throws {
+        let first = try fixture.open(fixture.process(1))
+        var options = fixture.options(2)
+        options.lockTimeout = .seconds(60)
+        options.compactsInBackground = true
+        let second = try FileKVStore(at: fixture.path, fileSystem: fixture.process(2).fileSystem, options: options)
+        for value in 0..<20 { try first.set(KVKey<Int>("\(value)"), value: value) }
+        #expect(second.contains(KVKey<Int>("0")))
+        try first.set(a, value: 1)
+        try first.compact()
+        try fixture.overwrite("log", [0xFF, 0xFF], at: 64 + 22)
+        let lock = try hold()
+        #expect(second.get(a) == nil)
+        try fixture.fileSystem.close(lock)
+        second.engine.background.wait()
+        #expect(second.get(a) == 1)
+    }
+
     @Test("a lock held too long makes writes fail while reads continue")
     func lockTimeout() throws {
         let (first, second) = try fixture.pair()

@@ -39,10 +39,10 @@ private func waitUntilDone(_ path: String) async throws {
     for await isDone in done where isDone == true { break }
 }
 
-/// Expects that a store's lock is free.
+/// Expects that no process has locked a file or directory of a store.
 private func expectFree(_ path: POSIXPath) throws {
     let system = SystemFileSystem()
-    let lock = try system.open(path, .readWrite)
+    let lock = try system.open(path, .readOnly)
     // The other process may still be in the call that notified this one.
     var attempts = 0
     while code({ try take(lock) }) != nil, attempts < 10_000 {
@@ -117,6 +117,7 @@ struct SharedProcessTests {
         }
         for await isReady in own.stream(KVKey<Bool>("ready")) where isReady == true { break }
         try expectFree(POSIXPath(path + "/#lock"))
+        try expectFree(POSIXPath(path))
         try own.set(KVKey<Bool>("done"), value: true)
         _ = await other.value
     }

@@ -94,7 +94,7 @@ struct SharedStreamTests {
         let (first, second) = try fixture.pair()
         let layered = ReactiveKVStore(
             ExpiringKVStore(
-                DefaultsKVStore(
+                FallbackKVStore(
                     RecordingKVStore(NamespacedKVStore(first, namespace: "n")), defaults: InMemoryKVStore())))
         let other = ExpiringKVStore(NamespacedKVStore(second, namespace: "n"))
         var changes = layered.stream(key).makeAsyncIterator()
@@ -105,12 +105,8 @@ struct SharedStreamTests {
         #expect(await changes.next() == .some(nil))
     }
 
-    @Test("an exclusive store reports no remote changes, and a shared one polls only for streams")
+    @Test("a shared store is observed only for streams")
     func off() throws {
-        let exclusive = try FileKVStore(at: "/other", fileSystem: fixture.fileSystem)
-        #expect((exclusive.observeRemoteChanges { _ in } as KVObservation?) === nil)
-        #expect((InMemoryKVStore().observeRemoteChanges { _ in } as KVObservation?) === nil)
-        #expect((KVObservation(nil, nil) as KVObservation?) === nil)
         let (first, second) = try fixture.pair()
         let reactive = ReactiveKVStore(first)
         do {
@@ -128,7 +124,7 @@ struct SharedStreamTests {
     func names() async throws {
         let (first, second) = try fixture.pair()
         let (told, continuation) = AsyncStream<[String]?>.makeStream()
-        let observation = try #require(first.observeRemoteChanges { continuation.yield($0) })
+        let observation = first.observeChanges { continuation.yield($0) }
         var iterator = told.makeAsyncIterator()
         try second.set(key, value: 1)
         #expect(await iterator.next() == .some(["a"]))

@@ -11,11 +11,13 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case forgets = "a value that was set can be read"
         case keepsTheFirst = "setting again replaces the value"
         case removesNothing = "a removed key is absent, and removing it again succeeds"
+        case removesBelow = "removing a name keeps names that begin with it, in either case"
         case hidesUndecodable = "a value of another type is undecodable and is kept"
         case trimsNames = "every text is a distinct name"
         case cutsNames = "a name longer than 1,024 bytes is refused and changes nothing"
         case countsToThree = "revisions increase with every acknowledged write"
         case listsBackwards = "names are listed once, in pages, in the order of their bytes"
+        case needsTheNameBefore = "a page follows a name that was removed, and a limit below 1 counts as 1"
         case losesAValue = "values are listed once, in pages, in the order of the bytes of their names"
         case tellsAnotherRevision = "the revision that a batch returns, if any, is that of its values"
         case ignoresCancellation = "a cancelled call changes nothing"
@@ -23,6 +25,8 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case letsEverybodyCreate = "exactly one of 8 concurrent creations succeeds"
         case losesAnUpdate = "no concurrent update is lost"
         case appliesHalf = "a batch is applied whole, or not at all if a requirement does not hold"
+        case checksOneRequirement = "every requirement of a batch counts, whichever of them does not hold"
+        case rollsRevisionsBack = "no revision from before a removal matches again"
         case reversesBatches = "of several changes of one name in a batch the last takes effect"
         case exceedsItsLimit = "a batch of the declared size is applied, and a larger one is too large"
         case missesChanges =
@@ -30,6 +34,8 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case reportsAll = "changes with a prefix are those of its names"
         case skipsTheResync = "changes from a revision are replayed in order, or begin with a resync as declared"
         case neverExpires = "a value becomes absent after its time to live, as exactly as declared, or is refused"
+        case batchesNeverExpire =
+            "every value that a batch sets has its time to live, and the last set of a name decides"
         case readsOldValues = "a read sees every write that another client has made, if that is declared"
         case losesTheRest = "acknowledged writes and their revisions survive what is declared"
     }
@@ -48,6 +54,8 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
     private struct Memory {
         var writes = 0
         var old: [String: KVEntry] = [:]
+        /// The revisions that names had when they were removed.
+        var rolledBack: [String: UInt64] = [:]
     }
 
     let defect: Defect?
@@ -98,6 +106,9 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case .readsEmpty: return entry ?? KVEntry(bytes: [], revision: 1)
         case .hidesUndecodable where name == "a" && entry != nil:
             if let entry, (try? entry.value(of: KVKey<String>(name))) != nil { return nil }
+        case .rollsRevisionsBack:
+            let revision = memory.withLock { $0.rolledBack[name] }
+            return entry.map { KVEntry(bytes: $0.bytes, revision: revision ?? $0.revision) }
         case .countsToThree: return entry.map { KVEntry(bytes: $0.bytes, revision: min($0.revision, 3)) }
         default: break
         }
@@ -109,6 +120,9 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
     }
 
     func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        if defect == .needsTheNameBefore, let after, try await base.entry(named: after) == nil {
+            return AsyncKVPage(names: [], hasMore: false)
+        }
         var page = try await base.keys(prefix: prefix, after: after, limit: limit)
         if defect == .listsBackwards { page.names.reverse() }
         if claim == .replay { page.revision = 1 }
@@ -128,7 +142,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
             memory.writes += 1
             return memory.writes
         }
-        let changes = batch.changes
+        let (changes, requirements) = (batch.changes, batch.requirements)
         var batch = batch
         switch defect {
         case .forgets: return nil
@@ -144,6 +158,25 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
                 throw error
             }
         case .reversesBatches: batch = .of(changes.reversed())
+        case .removesBelow:
+            for case .remove(let name) in changes {
+                for other in try await base.keys() where other.hasPrefix(name) { batch.append(.remove(name: other)) }
+            }
+        case .checksOneRequirement:
+            batch = .of(changes)
+            if let first = requirements.first { batch.require(first.name, revision: first.revision) }
+        case .rollsRevisionsBack:
+            for case .remove(let name) in changes {
+                let revision = try await base.entry(named: name)?.revision
+                memory.withLock { $0.rolledBack[name] = revision }
+            }
+            batch = .of(changes)
+            for requirement in requirements {
+                let present = try await base.entry(named: requirement.name)?.revision
+                let old = memory.withLock { $0.rolledBack[requirement.name] }
+                let isOld = present != nil && old != nil && old == requirement.revision
+                batch.require(requirement.name, revision: isOld ? present : requirement.revision)
+            }
         case .trimsNames, .cutsNames:
             batch = .of(
                 changes.map { change in
@@ -159,7 +192,9 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
             }
         default: break
         }
-        let lives = defect == .neverExpires || claim == .expiry ? nil : timeToLive
+        let isEndless =
+            defect == .neverExpires || claim == .expiry || defect == .batchesNeverExpire && changes.count > 1
+        let lives = isEndless ? nil : timeToLive
         if claim == .conditionalWrites { batch = .of(batch.changes) }
         let revision = try await base.commit(batch, timeToLive: lives)
         return defect == .tellsAnotherRevision ? 1_000_000 : revision

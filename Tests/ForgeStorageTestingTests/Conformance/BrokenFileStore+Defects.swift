@@ -30,12 +30,15 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case listsByPrefix = "a listing excludes keys that only share a prefix with the directory"
     case listsWithoutSizes = "a listed file has the size and kind of its info"
     case listsGhosts = "every key listed as a file can be loaded"
+    case hidesDotFiles = "a listing has hidden files and directories, and the size counts them"
+    case listsItself = "a listing does not contain the directory itself"
     case listsTheMissing = "a directory that does not exist cannot be listed"
     case listsFiles = "a file cannot be listed"
     case countsItself = "an empty store lists nothing and has no size"
     case countsTopLevel = "the total size is the sum of all files"
     case listsHundred = "a listing of many files contains each of them once"
     case deletesNothing = "a deleted file is not found, its neighbours are"
+    case deletesByPrefix = "deleting a file keeps every file and directory whose key begins with its key"
     case deletesMissing = "deleting a missing file is an error"
     case deletesDirectories = "a directory is not deleted as a file, nor a file as a directory"
     case deletesOneLevel = "deleting a directory deletes its entries and nothing else"
@@ -121,6 +124,7 @@ extension BrokenFileStore {
         switch defect {
         case .listsAllLevels: try await base.list(in: directory, recursive: true)
         case .listsNothingAtTheTop where directory.isEmpty: []
+        case .listsItself where !directory.isEmpty: try await base.list(in: directory) + [base.info(directory)]
         case .listsByPrefix where !directory.isEmpty:
             try await base.list(in: "", recursive: true).filter { $0.key.hasPrefix(directory) && $0.key != directory }
         default: try await base.list(in: mapped(directory), recursive: recursive)
@@ -132,6 +136,7 @@ extension BrokenFileStore {
         case .listsFilesOnly where recursive: return files.filter { !$0.isDirectory }
         case .listsBackwards where recursive: return files.reversed()
         case .listsGhosts: return files + [StoredFile(key: "ghost", sizeInBytes: 0, modified: .distantPast)]
+        case .hidesDotFiles: return files.filter { !$0.name.hasPrefix(".") }
         case .listsHundred: return Array(files.prefix(100))
         case .listsWithoutSizes:
             return files.map { file in

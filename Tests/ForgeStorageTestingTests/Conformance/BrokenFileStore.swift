@@ -128,6 +128,10 @@ final class BrokenFileStore: FileStoring {
         case .deletesNothing: return
         case .deletesDirectories where try await isDirectory(key): try await base.deleteDirectory(key)
         case .deletesMissing where !base.exists(key): return
+        case .deletesByPrefix:
+            for file in try await base.list(recursive: true) where file.key.hasPrefix(key) && !file.isDirectory {
+                try await base.delete(file.key)
+            }
         default: try await base.delete(mapped(key))
         }
         memory.withLock { _ = $0.deleted.insert(key) }

@@ -13,6 +13,7 @@ extension BrokenKVStore {
         case .reversesEntries: entry.bytes.reverse()
         case .countsToThree: entry.revision = min(entry.revision, 3)
         case .countsReads: entry.revision += memory.withLock { $0.reads }
+        case .rollsRevisionsBack: entry.revision = memory.withLock { $0.rolledBack[name] } ?? entry.revision
         default: break
         }
         return entry
@@ -43,7 +44,13 @@ extension BrokenKVStore {
         var made = KVBatch()
         for change in changes { made.append(change) }
         for requirement in batch.requirements where !isIgnored(requirement) {
-            made.require(requirement.name, revision: requirement.revision)
+            made.require(requirement.name, revision: try adjusted(requirement))
+            if defect == .checksOneRequirement { break }
+        }
+        if defect == .removesBelowInBatches {
+            for case .remove(let name) in changes {
+                for other in try base.keys() where other.hasPrefix(name) { made.append(.remove(name: other)) }
+            }
         }
         try base.commit(made)
         try memory.withLock { memory in memory.firstOfA = try memory.firstOfA ?? base.entry(named: "a") }
@@ -53,6 +60,21 @@ extension BrokenKVStore {
         var batch = KVBatch()
         batch.append(change)
         try base.commit(batch)
+    }
+
+    /// The revision that is required of the base.
+    private func adjusted(_ requirement: KVBatch.Requirement) throws -> UInt64? {
+        let present = try base.entry(named: mapped(requirement.name))?.revision
+        switch defect {
+        case .acceptsNewerRevisions:
+            guard let present, let revision = requirement.revision, revision > present else { break }
+            return present
+        case .rollsRevisionsBack:
+            let old = memory.withLock { $0.rolledBack[requirement.name] }
+            if let old, requirement.revision == old, present != nil { return present }
+        default: break
+        }
+        return requirement.revision
     }
 
     private func isIgnored(_ requirement: KVBatch.Requirement) -> Bool {
@@ -72,6 +94,8 @@ extension BrokenKVStore {
             case .lags:
                 defer { memory.snapshot = snapshot }
                 return memory.snapshot
+            case .showsRemovedInSnapshots:
+                return KVSnapshot(snapshot.map { ($0, $1) } + memory.removed.map { ($0, $1) })
             case .mixesMoments:
                 return KVSnapshot(
                     snapshot.map { name, entry in (name, name == "a" ? memory.firstOfA ?? entry : entry) })
@@ -84,6 +108,4 @@ extension BrokenKVStore {
         try base.synchronize()
         if defect == .forgetsWhatIsDurable { try base.removeAll() }
     }
-
-    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }

@@ -58,6 +58,13 @@ final class BrokenKVStore: KVTransactionalStoring {
         case countsReads = "reading does not change revisions"
         case entryTakesAnyName = "entry refuses a name that is too long"
         case ignoresRevisions = "compareAndSet stores only if the revision is the expected one"
+        case acceptsNewerRevisions = "compareAndSet refuses every revision but the present one"
+        case rollsRevisionsBack =
+            "no revision from before a removal matches again, whichever call has removed the value"
+        case checksOneRequirement = "every requirement of a batch counts, whichever of them does not hold"
+        case removesBelowInBatches = "a removal in a batch removes one name, and what the batch has set before"
+        case showsRemovedInSnapshots = "a snapshot omits removed names"
+        case removesNamedBelow = "removeValue keeps names that begin with the removed one, in either case"
         case createsAlways = "createIfAbsent creates once, and a stored nil counts as present"
         case entryThrowsForAbsent = "versioned returns the value and its revision"
         case updatesOnly = "an update starts from the default and returns the stored value"
@@ -85,6 +92,9 @@ final class BrokenKVStore: KVTransactionalStoring {
         var commits = 0
         var snapshot = KVSnapshot([])
         var firstOfA: KVEntry?
+        /// The revisions that names had when they were removed.
+        var rolledBack: [String: UInt64] = [:]
+        var removed: [String: KVEntry] = [:]
     }
 
     let defect: Defect?
@@ -201,9 +211,12 @@ final class BrokenKVStore: KVTransactionalStoring {
             for name in try base.keys() where name.hasPrefix(key.name) { try base.removeValue(named: name) }
         case .blanks: try base.set(KVKey<String>(key.name), value: "")
         default:
+            let entry = try base.entry(named: mapped(key.name))
             memory.withLock { memory in
                 memory.buried.insert(key.name)
                 memory.objects[key.name] = nil
+                memory.removed[key.name] = entry
+                if defect == .rollsRevisionsBack { memory.rolledBack[key.name] = entry?.revision }
             }
             try base.remove(mapped(key))
         }
@@ -263,6 +276,9 @@ final class BrokenKVStore: KVTransactionalStoring {
     }
 
     func removeValue(named name: String) throws {
+        if defect == .removesNamedBelow {
+            for other in try base.keys() where other.hasPrefix(name) { try base.removeValue(named: other) }
+        }
         if defect != .keepsNamed { try base.removeValue(named: mapped(name)) }
     }
 

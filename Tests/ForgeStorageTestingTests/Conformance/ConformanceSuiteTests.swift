@@ -34,10 +34,11 @@ struct ConformanceSuiteTests {
     @Test("checks everything by default")
     func everything() async {
         let report = await suite.run(on: "one") { 1 }
-        #expect(report.outcome(of: "is even") == .violated("it is odd"))
+        let place = "(ForgeStorageTestingTests/ConformanceSuiteTests.swift:15)"
+        #expect(report.outcome(of: "is even") == .violated("it is odd \(place)"))
         #expect(!report.holds)
         #expect(report.violations.map(\.check) == ["is even"])
-        #expect(report.violations.map(\.description) == ["  violated: is even: it is odd"])
+        #expect(report.violations.map(\.description) == ["  violated: is even: it is odd \(place)"])
         #expect(report.results.map(\.outcome).first == .passed)
         #expect(report.results.first?.description == "  passed: is positive")
     }

@@ -13,7 +13,7 @@ import Testing
 struct ForeignFileTests {
     /// The kinds of stores that are created in a directory.
     enum Kind: String, CaseIterable, CustomTestStringConvertible {
-        case files, storage, images, secrets, values
+        case files, storage, images, cache, secrets, values
 
         var testDescription: String { rawValue }
 
@@ -22,6 +22,7 @@ struct ForeignFileTests {
             case .files: .files(fileSystem, root)
             case .storage: .storage(fileSystem, root)
             case .images: .images(fileSystem, root)
+            case .cache: .cache(fileSystem, root)
             case .secrets: .secrets(fileSystem, root)
             case .values: .values(fileSystem, root)
             }
@@ -137,7 +138,7 @@ extension ForeignFileFixture {
     }
 
     /// The keys of foreign entries, which calls can use.
-    private static let foreignKeys = ["link", "loop", "fifo", "socket", "first", "second", "nested"]
+    private static let foreignKeys = ["link", "loop", "fifo", "socket", "nested"]
 
     fileprivate static func storage(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
         let (url, hello) = (URL(root, isDirectory: true), Data("hello".utf8))
@@ -177,6 +178,27 @@ extension ForeignFileFixture {
             ])
     }
 
+    fileprivate static func cache(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
+        let (url, hello) = (URL(root, isDirectory: true), Data("hello".utf8))
+        @Sendable func open() throws -> BoundedCache<Data> {
+            try BoundedCache(directory: url, fileSystem: fileSystem)
+        }
+        return Self(
+            fileSystem, root: root,
+            calls: [
+                Call("insert") { for key in ["a", "b"] { try await open().insert(hello, for: key) } },
+                Call("value") {
+                    let value = try await open().value(for: "a") { Data() }
+                    try expectEqual(value, hello, "the cached value")
+                },
+                Call("replace") { try await open().insert(hello, for: "a") },
+                Call("size") { _ = try await open().sizeOnDisk() },
+                Call("remove") { try await open().remove("a") },
+                Call("purge") { try await open().purge() },
+                Call("insert after a purge") { try await open().insert(hello, for: "a") },
+            ])
+    }
+
     fileprivate static func secrets(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
         let vault = URL(root.appending("app.vault"))
         let key = SymmetricKey(data: [UInt8](repeating: 7, count: 32))
@@ -202,7 +224,7 @@ extension ForeignFileFixture {
         @Sendable func open() throws -> FileKVStore { try FileKVStore(at: root, fileSystem: fileSystem) }
         let key = KVKey<String>("name")
         return Self(
-            fileSystem, root: root,
+            fileSystem, root: root, writtenInPlace: ["log"],
             calls: [
                 Call("set") { try open().set(key, value: "value") },
                 Call("get") { _ = try open().get(key) },

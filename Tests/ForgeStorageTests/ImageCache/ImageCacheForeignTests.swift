@@ -8,7 +8,7 @@ import Testing
 struct ImageCacheForeignTests {
     /// An entry that an image cache never writes.
     enum Foreign: CaseIterable {
-        case linkToFile, danglingLink, linkToDirectory, secondName, fifo, directory
+        case linkToFile, danglingLink, linkToDirectory, fifo, directory
     }
 
     private func plant(_ foreign: Foreign, at path: POSIXPath, _ fileSystem: any POSIXFileSystem, outside: POSIXPath)
@@ -18,7 +18,6 @@ struct ImageCacheForeignTests {
         case .linkToFile: try fileSystem.createSymbolicLink(path, to: outside.appending("file"))
         case .danglingLink: try fileSystem.createSymbolicLink(path, to: outside.appending("new"))
         case .linkToDirectory: try fileSystem.createSymbolicLink(path, to: outside)
-        case .secondName: try fileSystem.link(outside.appending("file"), to: path)
         case .fifo:
             try fileSystem.createNode(
                 path, at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)

@@ -17,7 +17,7 @@ struct SettingReads<Value: Sample> {
     /// Reads through settings that name no store if `isHome`; once in a process.
     func line(_ goal: GoalLine.Goal, isHome: Bool = false) throws -> GoalLine {
         let store = try FileKVStore(at: workspace.place("setting-\(Value.title)\(isHome ? "-home" : "")"))
-        if isHome { try SettingsHome.open { store } }
+        if isHome { try DefaultSettingsStore.open { store } }
         func property(_ setting: KVSetting<Value>) -> Setting<Value> {
             isHome ? Setting(setting) : Setting(setting, in: store)
         }

@@ -1,1 +1,0 @@
-../../../../Sources/ForgeS3/S3Date.swift

@@ -1,0 +1,250 @@
+#if Etcd
+import AsyncHTTPClient
+import ForgeHTTP
+import ForgeKVStore
+import Foundation
+import Logging
+import NIOCore
+import Synchronization
+
+/// The changes of a watch for one consumer.
+///
+/// A task reads the connection, one message for each demand, so that a slow consumer makes the server wait.
+final class EtcdChangeSource: AsyncKVChangeSource {
+    typealias Batch = Result<AsyncKVUpdate, AsyncKVStoreError>
+
+    /// The changes of the last messages that were not delivered, in order.
+    private let pending = Mutex(Pending())
+    private let demand: AsyncStream<Void>.Continuation
+    private let batches: AsyncStream<Batch>
+    private let task: Task<Void, Never>
+
+    init(_ transport: EtcdTransport, _ names: EtcdNames, prefix: String, from revision: UInt64?) {
+        let (demands, demand) = AsyncStream.makeStream(of: Void.self)
+        let (batches, results) = AsyncStream.makeStream(of: Batch.self)
+        self.demand = demand
+        self.batches = batches
+        task = Task {
+            let watch = EtcdWatch(transport, names, prefix: prefix, from: revision)
+            await watch.run(demands, results)
+            results.finish()
+        }
+    }
+
+    deinit {
+        task.cancel()
+        demand.finish()
+    }
+
+    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        while true {
+            let change = pending.withLock { $0.next() }
+            if let change { return change }
+            guard try await receive() else { return nil }
+        }
+    }
+
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        // What `next` has left of the last message.
+        let rest = pending.withLock { $0.take() }
+        if !rest.changes.isEmpty { return rest }
+        return try await receive() ? pending.withLock { $0.take() } : nil
+    }
+
+    /// Adds the next message to what is pending; false if the task is cancelled.
+    private func receive() async throws(AsyncKVStoreError) -> Bool {
+        guard !Task.isCancelled else {
+            task.cancel()
+            return false
+        }
+        demand.yield()
+        var iterator = batches.makeAsyncIterator()
+        guard let batch = await iterator.next() else {
+            task.cancel()
+            return false
+        }
+        let update = try batch.get()
+        pending.withLock { pending in
+            // Changes before a resync are part of what it reports.
+            if update.changes.first == .resync { pending = Pending() }
+            pending.changes += update.changes
+            pending.revision = update.revision
+        }
+        return true
+    }
+}
+
+/// Changes that were received and not delivered.
+private struct Pending {
+    var changes: [AsyncKVChange] = []
+
+    /// The revision up to which every change was received.
+    var revision: UInt64?
+    private var deliveredCount = 0
+
+    mutating func next() -> AsyncKVChange? {
+        guard deliveredCount < changes.count else {
+            self = Pending()
+            return nil
+        }
+        deliveredCount += 1
+        return changes[deliveredCount - 1]
+    }
+
+    /// Takes the changes, which are of complete transactions.
+    mutating func take() -> AsyncKVUpdate {
+        defer { self = Pending() }
+        return AsyncKVUpdate(changes: Array(changes.dropFirst(deliveredCount)), revision: revision)
+    }
+}
+
+/// The connections of one watch, one after the other.
+private struct EtcdWatch {
+    private let transport: EtcdTransport
+    private let names: EtcdNames
+    private let prefix: String
+    private let revision: UInt64?
+
+    init(_ transport: EtcdTransport, _ names: EtcdNames, prefix: String, from revision: UInt64?) {
+        self.transport = transport
+        self.names = names
+        self.prefix = prefix
+        self.revision = revision
+    }
+
+    /// Answers each demand with changes or an error, until the task is cancelled.
+    func run(_ demands: AsyncStream<Void>, _ results: AsyncStream<EtcdChangeSource.Batch>.Continuation) async {
+        var state: EtcdWatchState?
+        var refusals = 0
+        var backoff = Backoff()
+        var demand = demands.makeAsyncIterator()
+        guard await demand.next() != nil else { return }
+        while !Task.isCancelled {
+            do throws(AsyncKVStoreError) {
+                var watch: EtcdWatchState
+                if let state {
+                    watch = state
+                } else {
+                    watch = EtcdWatchState(
+                        names, after: revision, replays: try await transport.replaysChanges())
+                }
+                defer {
+                    watch.interrupt()
+                    state = watch
+                }
+                let body = try await transport.open(
+                    EtcdCall(path: "/v3/watch", operation: .changes, key: nil), request(watch))
+                var lines = EtcdLines()
+                for try await chunk in body.mappingErrors() {
+                    for line in try lines.append(chunk) {
+                        let message = try message(line)
+                        switch watch.receive(message) {
+                        case .changes(let changes):
+                            // A notice of an old server proves nothing.
+                            guard message.events?.isEmpty == false || !changes.isEmpty || watch.replays else {
+                                continue
+                            }
+                            if !changes.isEmpty { (refusals, backoff) = (0, Backoff()) }
+                            results.yield(.success(AsyncKVUpdate(changes: changes, revision: watch.reported)))
+                            guard await demand.next() != nil else { return }
+                        case .interrupted:
+                            throw AsyncKVStoreError(.unavailable, .changes, detail: "the watch was ended")
+                        case .notPermitted(let reason):
+                            throw AsyncKVStoreError(.refused, .changes, detail: reason)
+                        }
+                    }
+                }
+            } catch {
+                guard !Task.isCancelled else { return }
+                if error.code == .refused {
+                    refusals += 1
+                    transport.forgetToken()
+                }
+                // A token that has expired is refused like missing rights: log in once before reporting it.
+                let mayRecover = error.code == .refused && refusals < 2 && transport.configuration.credentials != nil
+                // A connection that was open and has ended has no endpoint.
+                let isInterruption = error.code == .unavailable && error.endpoint == nil
+                if !mayRecover, !isInterruption {
+                    results.yield(.failure(error))
+                    guard await demand.next() != nil else { return }
+                }
+            }
+            transport.configuration.logger.notice("a watch was interrupted")
+            var generator = SystemRandomNumberGenerator()
+            do { try await Task.sleep(for: backoff.next(using: &generator)) } catch { return }
+        }
+    }
+
+    private func request(_ state: EtcdWatchState) -> EtcdWatchRequest {
+        EtcdWatchRequest(
+            create_request: .init(
+                key: names.start(of: prefix), range_end: names.end(of: prefix),
+                start_revision: state.next.map { EtcdInteger(Int64(clamping: $0)) }))
+    }
+
+    private func message(_ line: Data) throws(AsyncKVStoreError) -> EtcdWatchResponse {
+        let message: EtcdStreamed<EtcdWatchResponse>
+        do {
+            message = try JSONDecoder().decode(EtcdStreamed<EtcdWatchResponse>.self, from: line)
+        } catch {
+            throw AsyncKVStoreError(.unavailable, .changes, detail: "a message is not valid")
+        }
+        if let result = message.result { return result }
+        throw AsyncKVStoreError(.unavailable, .changes, detail: message.error?.message)
+    }
+}
+
+/// The lines of a stream, whose chunks end anywhere.
+struct EtcdLines: Sendable {
+    /// The longest line. The server splits messages that are longer than its largest request, by default 1.5 MiB.
+    static let limit = 64 << 20
+
+    private var rest = Data()
+
+    /// The lines that end in a chunk.
+    ///
+    /// - Throws: `unavailable` if a line exceeds the limit.
+    mutating func append(_ chunk: ByteBuffer) throws(AsyncKVStoreError) -> [Data] {
+        var lines: [Data] = []
+        var bytes = chunk.readableBytesView
+        while let end = bytes.firstIndex(of: UInt8(ascii: "\n")) {
+            let line = rest + bytes[..<end]
+            rest = Data()
+            bytes = bytes[(end + 1)...]
+            if !line.isEmpty { lines.append(line) }
+        }
+        rest += bytes
+        guard rest.count <= Self.limit else {
+            throw AsyncKVStoreError(.unavailable, .changes, detail: "a message exceeds \(Self.limit) bytes")
+        }
+        return lines
+    }
+}
+
+extension HTTPClientResponse.Body {
+    /// The chunks of a stream; a failure of the connection is an ``AsyncKVStoreError``.
+    func mappingErrors() -> EtcdResponseBody { EtcdResponseBody(body: self) }
+}
+
+struct EtcdResponseBody: AsyncSequence {
+    typealias Element = ByteBuffer
+    typealias Failure = AsyncKVStoreError
+
+    let body: HTTPClientResponse.Body
+
+    func makeAsyncIterator() -> Iterator { Iterator(base: body.makeAsyncIterator()) }
+
+    struct Iterator: AsyncIteratorProtocol {
+        fileprivate var base: HTTPClientResponse.Body.AsyncIterator
+
+        mutating func next(isolation actor: isolated (any Actor)?) async throws(AsyncKVStoreError) -> ByteBuffer? {
+            do {
+                return try await base.next(isolation: actor)
+            } catch {
+                throw AsyncKVStoreError(
+                    Task.isCancelled ? .cancelled : .unavailable, .changes, underlying: error)
+            }
+        }
+    }
+}
+#endif

@@ -1,0 +1,209 @@
+import SystemPackage
+
+/// The kinds of stores that have a directory of their own. A directory can belong to several, such as a key-value store
+/// and vaults.
+package enum StoreKind: UInt8, Sendable, CaseIterable {
+    /// A key-value store.
+    case keyValue = 1
+    /// Vaults and their keys.
+    case vaults
+    /// A file store: below it, every file with a valid key is the app's, whatever its name and content.
+    case files
+    /// A storage of Codable values, with one file a key.
+    case values
+    /// An image cache.
+    case images
+    /// A cache of values.
+    case cache
+
+    /// The name of the marker in the directory of such a store.
+    package var markerName: POSIXPath {
+        let kind =
+            switch self {
+            case .keyValue: "key-value"
+            case .vaults: "vaults"
+            case .files: "files"
+            case .values: "values"
+            case .images: "images"
+            case .cache: "cache"
+            }
+        return POSIXPath(StoreMarker.prefix + kind)
+    }
+}
+
+/// The stores that a directory belongs to, according to the markers that they have written there, never to the names of
+/// other files.
+package enum DirectoryOwner: Hashable, Sendable {
+    /// The kinds of the valid markers, at least one; all markers are valid.
+    case stores(Set<StoreKind>)
+
+    /// A marker is damaged or of a later version, or there are internal files of a store without a marker, such as
+    /// `#lock`: nothing in the directory or below may be changed.
+    case unknownStore
+
+    /// The directory is the root of no store; it may be inside one.
+    case none
+
+    /// Whether a store of a kind has marked the directory.
+    package func contains(_ kind: StoreKind) -> Bool {
+        if case .stores(let kinds) = self { kinds.contains(kind) } else { false }
+    }
+}
+
+/// The file `#store-KIND` that marks the directory of a store.
+///
+/// Its 16 bytes are `FORGEDIR`, the version 1, the number of the kind, two zeros, and the CRC-32C (little-endian) of the
+/// 12 bytes before it. It is written and flushed under a temporary name, renamed unless the name exists, and never
+/// written again, so it may have several hard links.
+package enum StoreMarker {
+    /// The prefix of the names of markers; no key has it.
+    package static let prefix = "#store-"
+
+    private static let magic = Array("FORGEDIR".utf8)
+    private static let version: UInt8 = 1
+    private static let length = 16
+
+    /// The content of the marker of a kind.
+    package static func content(of kind: StoreKind) -> [UInt8] {
+        let content = magic + [version, kind.rawValue, 0, 0]
+        var checksum = CRC32C()
+        content.withUnsafeBytes { checksum.update($0) }
+        return content + (0..<4).map { UInt8(truncatingIfNeeded: checksum.value >> ($0 * 8)) }
+    }
+
+    /// The kind of the marker with a name and content; nil if it is damaged, of a later version or not a marker.
+    package static func kind(of name: POSIXPath, containing content: [UInt8]) -> StoreKind? {
+        StoreKind.allCases.first { $0.markerName == name && Self.content(of: $0) == content }
+    }
+
+    /// Reads a marker; nil if it is damaged, of a later version or not a regular file, and if it was removed meanwhile.
+    static func read(
+        _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> StoreKind? {
+        do throws(FileSystemError) {
+            let file = try fileSystem.openRegularFile(name, at: directory).descriptor
+            return try fileSystem.closing(file) { () throws(FileSystemError) in
+                kind(of: name, containing: try fileSystem.readBytes(of: file, at: 0, count: length + 1))
+            }
+        } catch  where error.errno.isDisappearance || error.errno == .notSupported {
+            return nil
+        }
+    }
+}
+
+extension POSIXFileSystem {
+    /// The stores that a directory belongs to.
+    ///
+    /// - Parameters:
+    ///   - directory: The open directory.
+    ///   - entries: Its entries, if the caller has listed them.
+    /// - Returns: The owner; markers that are not readable make it ``DirectoryOwner/unknownStore``.
+    /// - Throws: ``FileSystemError`` if the directory cannot be listed, or a marker cannot be read because of an error of
+    ///   the device.
+    /// - Complexity: O(*n*) in the number of entries.
+    package func owner(
+        of directory: Descriptor, entries: [DirectoryEntry]? = nil
+    ) throws(FileSystemError) -> DirectoryOwner {
+        let all = if let entries { entries } else { try self.entries(of: directory) }
+        var kinds: Set<StoreKind> = []
+        var isUnknown = false
+        var hasInternalFile = false
+        for entry in all where entry.name.isStoreMarker {
+            guard entry.name.isMarkerOfKind else {
+                hasInternalFile = true
+                continue
+            }
+            do throws(FileSystemError) {
+                if let kind = try StoreMarker.read(entry.name, at: directory, on: self) {
+                    kinds.insert(kind)
+                } else {
+                    isUnknown = true
+                }
+            } catch {
+                guard error.errno.isRefusal else { throw error }
+                isUnknown = true
+            }
+        }
+        if isUnknown || kinds.isEmpty && hasInternalFile { return .unknownStore }
+        return kinds.isEmpty ? .none : .stores(kinds)
+    }
+
+    /// The nearest directory at or above a path that stores have marked; nil if there is none.
+    ///
+    /// Links on the path are followed, and the directories above their targets are looked at too.
+    ///
+    /// - Parameter path: A path that may not exist yet; its existing parents are looked at.
+    /// - Returns: A path of the directory, which may end in `..`, and its owner.
+    /// - Throws: ``FileSystemError`` if a directory on the path cannot be read.
+    package func nearestOwner(of path: POSIXPath) throws(FileSystemError) -> (directory: POSIXPath, DirectoryOwner)? {
+        var path = path
+        while true {
+            if let directory = try openIfDirectory(path) {
+                defer { discard(directory) }
+                return try nearestOwner(from: directory, at: path)
+            }
+            let parent = path.splitLast().parent
+            if parent.isEmpty { path = "." } else if parent == path { return nil } else { path = parent }
+        }
+    }
+
+    /// Looks at an open directory and those above it, by `..`.
+    private func nearestOwner(
+        from directory: Descriptor, at path: POSIXPath
+    ) throws(FileSystemError) -> (directory: POSIXPath, DirectoryOwner)? {
+        var path = path
+        var current = try duplicate(directory)
+        defer { discard(current) }
+        while true {
+            let owner = try owner(of: current)
+            if owner != .none { return (path, owner) }
+            let identity = DirectoryIdentity(try status(of: .descriptor(current)))
+            let above = try open("..", at: current, .readOnly, options: [.directory])
+            discard(current)
+            current = above
+            if identity == DirectoryIdentity(try status(of: .descriptor(current))) { return nil }
+            path = path.appending("..")
+        }
+    }
+
+    private func openIfDirectory(_ path: POSIXPath) throws(FileSystemError) -> Descriptor? {
+        do throws(FileSystemError) {
+            return try open(path, .readOnly, options: [.directory])
+        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+            return nil
+        }
+    }
+
+    /// Marks a directory as that of a store, durably, unless it is marked already.
+    ///
+    /// An empty file with the name, which no store leaves, is replaced; any other content is kept, and the directory
+    /// stays an unknown store for tools.
+    ///
+    /// - Parameters:
+    ///   - directory: The open directory.
+    ///   - kind: The kind of the store.
+    ///   - temporary: A name in it that only the caller uses.
+    /// - Throws: ``FileSystemError``; there is no marker then, or a whole one.
+    package func mark(
+        _ directory: Descriptor, as kind: StoreKind, temporary: POSIXPath
+    ) throws(FileSystemError) {
+        let name = kind.markerName
+        var mode = RenameMode.exclusive
+        do throws(FileSystemError) {
+            let status = try status(name, at: directory, followsSymbolicLinks: false)
+            guard status.type == .regular, status.sizeInBytes == 0 else { return }
+            mode = .replacing
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+        }
+        do throws(FileSystemError) {
+            try replaceFile(
+                name, at: directory, mode, permissions: .privateFile, durability: .full, temporary: temporary,
+                content: { (file) throws(FileSystemError) in
+                    try writeBytes(StoreMarker.content(of: kind), to: file)
+                })
+        } catch  where error.errno == .fileExists {
+            // Another process has marked it meanwhile.
+        }
+    }
+}

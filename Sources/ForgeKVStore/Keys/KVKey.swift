@@ -1,0 +1,213 @@
+/// The name of a value in a store, and the type of the value.
+///
+/// ```swift
+/// extension KVKey where Value == Bool {
+///     static var hasCompletedOnboarding: KVKey<Bool> { KVKey("onboarding.completed") }
+/// }
+/// ```
+///
+/// Names are compared byte by byte: composed and decomposed `é` are two keys. A name has up to ``maximumNameLength``
+/// bytes and may be empty; it is never interpreted as a path, so `../x` is valid. Two keys with one name and different
+/// types refer to the same value.
+public struct KVKey<Value: Codable & Sendable>: Sendable {
+    let identity: KeyName
+
+    /// The migrations from earlier versions of the type; nil for a type with a single version.
+    let schema: KVSchema<Value>?
+
+    /// Creates a key for a type that has had a single version so far.
+    public init(_ name: String) {
+        identity = KeyName(name)
+        schema = nil
+    }
+
+    /// Creates a key for a type that has had several versions.
+    ///
+    /// ```swift
+    /// let settings = KVKey(
+    ///     "settings",
+    ///     migrations: [
+    ///         .from(1) { (old: SettingsV1) in Settings(theme: old.isDark ? .dark : .light) },
+    ///         .from(2) { (old: SettingsV2) in Settings(theme: old.theme) },
+    ///     ])
+    /// ```
+    ///
+    /// Versions are counted from 1, which a key without migrations writes; here version 3 is the current one, one more
+    /// than the latest with a migration. Every migration converts directly to the current type, so that a version can
+    /// be dropped without a gap in a chain. Reading migrates the returned value and does not change the stored one; the
+    /// next `set` stores the current version.
+    ///
+    /// A value of a later version, found after the app was downgraded, is refused and kept: ``KVStoring/get(_:)``
+    /// returns nil, ``KVStoring/read(_:)`` throws `.newerSchema(version:)`.
+    ///
+    /// - Parameters:
+    ///   - name: The name.
+    ///   - migrations: One for each readable earlier version, in any order.
+    /// - Precondition: No two migrations are from the same version, and none is from version 0.
+    public init(_ name: String, migrations: [KVMigration<Value>]) {
+        identity = KeyName(name)
+        schema = migrations.isEmpty ? nil : KVSchema(migrations)
+    }
+
+    init(_ identity: KeyName, _ schema: KVSchema<Value>?) {
+        self.identity = identity
+        self.schema = schema
+    }
+
+    /// The same key with another name, for wrappers that transform names.
+    func named(_ name: String) -> KVKey { KVKey(KeyName(name), schema) }
+
+    /// The name of the value.
+    public var name: String { identity.string }
+
+    /// The version that is written: 1 without migrations.
+    public var schemaVersion: UInt32 { schema?.version ?? 1 }
+
+    /// The readable earlier versions, in ascending order.
+    public var migratedVersions: [UInt32] { schema?.migratedVersions ?? [] }
+
+    /// The maximum length of a name, in bytes of UTF-8.
+    public static var maximumNameLength: Int { KeyName.maximumLength }
+}
+
+/// Keys are equal if their names are; migrations are not compared.
+extension KVKey: Hashable {
+    public static func == (left: KVKey, right: KVKey) -> Bool { left.identity == right.identity }
+
+    public func hash(into hasher: inout Hasher) { identity.hash(into: &hasher) }
+}
+
+extension KVKey: CustomStringConvertible {
+    public var description: String { identity.description }
+}
+
+/// A name compared by its bytes; `String` compares characters, so canonically equivalent strings are equal.
+package struct KeyName: Sendable {
+    package let string: String
+
+    /// Computed once, because every look-up uses it.
+    let hash: UInt64
+
+    /// The number of bytes.
+    package let count: Int
+
+    /// The first, next and last eight bytes, which identify a name of up to ``wordsLength`` bytes; shorter ones are
+    /// padded with zeros.
+    ///
+    /// For a longer name the second word is the address of its UTF-8, in immutable storage that `string` owns:
+    /// comparing the bytes does not retain the string.
+    private let words: (first: UInt64, second: UInt64, last: UInt64)
+
+    /// The longest name, in bytes of UTF-8.
+    package static let maximumLength = 1024
+
+    private static let wordsLength = 24
+
+    package init(_ string: String) {
+        var string = string
+        // From here on, the UTF-8 of all but small strings, which are stored inline, has a stable address.
+        string.makeContiguousUTF8()
+        (hash, count, words) = string.withUTF8 { buffer in
+            let bytes = UnsafeRawBufferPointer(buffer)
+            return (KeyHash.hash(bytes), bytes.count, Self.words(bytes))
+        }
+        self.string = string
+    }
+
+    private static func words(_ bytes: UnsafeRawBufferPointer) -> (first: UInt64, second: UInt64, last: UInt64) {
+        guard bytes.count >= 8 else {
+            return (bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }, 0, 0)
+        }
+        let second: UInt64 =
+            switch bytes.count {
+            case ...16: 0
+            case ...wordsLength: bytes.integer(at: 8, as: UInt64.self)
+            default: UInt64(UInt(bitPattern: bytes.baseAddress))
+            }
+        return (
+            bytes.integer(at: 0, as: UInt64.self), second, bytes.integer(at: bytes.count - 8, as: UInt64.self)
+        )
+    }
+
+    /// The bytes of a name longer than ``wordsLength``.
+    @inline(__always)
+    private var longBytes: UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(words.second)), count: count)
+    }
+
+    /// Calls `body` with the bytes of the name.
+    @inline(__always)
+    func withBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        if count > Self.wordsLength {
+            defer { withExtendedLifetime(string) {} }
+            return try body(longBytes)
+        }
+        var bytes: (UInt64, UInt64, UInt64) = (words.first.littleEndian, words.second.littleEndian, 0)
+        return try withUnsafeMutableBytes(of: &bytes) { (bytes) throws(Failure) in
+            // The last eight bytes, which may overlap the others.
+            if count > 8 { bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self) }
+            return try body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        }
+    }
+
+    /// Whether the name equals `count` bytes, which zeros pad to a multiple of eight.
+    @inline(__always)
+    func isEqual(to other: UnsafeRawPointer, count otherCount: Int) -> Bool {
+        guard count == otherCount else { return false }
+        if count == 0 { return true }
+        guard UInt64(littleEndian: other.load(as: UInt64.self)) == words.first else { return false }
+        if count <= 8 { return true }
+        let last = other.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self)
+        guard UInt64(littleEndian: last) == words.last else { return false }
+        if count <= 16 { return true }
+        if count <= Self.wordsLength {
+            return UInt64(littleEndian: other.load(fromByteOffset: 8, as: UInt64.self)) == words.second
+        }
+        defer { withExtendedLifetime(string) {} }
+        return longBytes.isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
+    }
+}
+
+extension KeyName {
+    /// Whether the name is valid for a stored value.
+    @inline(__always)
+    var isValid: Bool { count <= Self.maximumLength }
+
+    /// Throws unless the name is valid for a stored value.
+    func validate(_ operation: KVStoreError.Operation, in store: String?) throws(KVStoreError) {
+        guard isValid else {
+            throw KVStoreError(.invalidKey, operation, key: string, store: store)
+        }
+    }
+}
+
+extension KeyName: Hashable {
+    package static func == (left: KeyName, right: KeyName) -> Bool {
+        guard left.hash == right.hash else { return false }
+        return left.withBytes { leftBytes in
+            right.withBytes { rightBytes in leftBytes.isEqual(to: rightBytes) }
+        }
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(hash)
+    }
+}
+
+extension KeyName: CustomStringConvertible {
+    /// The name in quotes, truncated to 80 characters, with control characters as `\u{…}`.
+    package var description: String {
+        var text = "\""
+        for scalar in string.prefix(80).unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned:
+                text += "\\u{\(String(scalar.value, radix: 16))}"
+            default:
+                text.unicodeScalars.append(scalar)
+            }
+        }
+        return text + (string.count > 80 ? "…\"" : "\"")
+    }
+}

@@ -1,0 +1,123 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    /// The promises of `copyRange`: a call that the file system does not support must say so.
+    static let fileSystemCopying: [FileSystemCheck] = [
+        holds("a range is copied from its offset to its offset, and the offsets of both files stay") { tree in
+            for (from, to, count) in [(2, 5, 3), (3, 5, 3), (2, 6, 3), (2, 5, 4), (0, 0, 10), (0, 0, 1), (9, 9, 1)] {
+                let call = "copyRange(from: source, at: \(from), to: target, at: \(to), count: \(count))"
+                try tree.copying { source, target in
+                    guard try tree.copy(source, from, target, to, count) == count else { return }
+                    var expected = Array("abcdefghij".utf8)
+                    expected.replaceSubrange(to..<to + count, with: Array("0123456789".utf8)[from..<from + count])
+                    let found = try tree.content("target")
+                    try expectEqual(found, String(decoding: expected, as: UTF8.self), "the target after \(call)")
+                    try expectEqual(try tree.content("source"), "0123456789", "the source after \(call)")
+                    for (name, file) in [("source", source), ("target", target)] {
+                        let offset = try tree.fileSystem.seek(file, to: 0, from: .current)
+                        try expectEqual(offset, 0, "the offset of the \(name) after \(call)")
+                    }
+                }
+            }
+        },
+        holds("a range that is copied behind the end extends the file, with zeros before it") { tree in
+            try tree.copying { source, target in
+                guard try tree.copy(source, 0, target, 12, 3) == 3 else { return }
+                try expectEqual(
+                    try tree.content("target"), "abcdefghij\0\0012",
+                    "the target after copyRange(from: source, at: 0, to: target, at: 12, count: 3)")
+            }
+        },
+        holds("a copy ends at the end of its source") { tree in
+            try tree.copying { source, target in
+                guard let copied = try tree.copy(source, 7, target, 0, 100) else { return }
+                try expectEqual(copied, 3, "the count of copyRange(from: source, at: 7, to: target, at: 0, count: 100)")
+                try expectEqual(try tree.content("target"), "789defghij", "the target")
+                for offset in [10, 11, 5_000] {
+                    try expectEqual(
+                        try tree.copy(source, offset, target, 0, 1), 0,
+                        "the count of copyRange(from: source, at: \(offset), to: target, at: 0, count: 1)")
+                }
+                try expectEqual(try tree.content("target"), "789defghij", "the target after copies behind the end")
+            }
+        },
+        holds("a large range is copied byte for byte, in as many calls as it takes") { tree in
+            let bytes = (0..<300_000).map { UInt8(truncatingIfNeeded: $0 * 7_919 >> 8) }
+            try tree.copying { source, target in
+                _ = try bytes.withUnsafeBytes { try tree.fileSystem.writeFully(source, from: $0, at: 0) }
+                guard try tree.copy(source, 4_095, target, 1, 200_001) == 200_001 else { return }
+                let content = try tree.fileSystem.readFile(tree("target"))
+                try expect(
+                    content == Array("a".utf8) + bytes[4_095..<204_096],
+                    "the target differs after copyRange(from: source, at: 4095, to: target, at: 1, count: 200001)")
+            }
+        },
+        holds("a copy refuses descriptors that do not permit it, and changes nothing") { tree in
+            let none = Descriptor(rawValue: 1_999_999)
+            try tree.copying { source, target in
+                try tree.opening(tree("target"), .readOnly) { reading in
+                    try tree.opening(tree("source"), .writeOnly) { writing in
+                        let pairs = [
+                            ("a target open for reading", source, reading),
+                            ("a source open for writing", writing, target),
+                            ("no source", none, target), ("no target", source, none),
+                        ]
+                        for (what, from, to) in pairs {
+                            let expected = [.badFileDescriptor] + FileSystemFixture.withoutRangeCopies
+                            try tree.expectErrno(expected, "copyRange with \(what)") {
+                                _ = try tree.fileSystem.copyRange(from: from, at: 0, to: to, at: 0, count: 1)
+                            }
+                        }
+                    }
+                }
+                try expectEqual(try tree.content("target"), "abcdefghij", "the target")
+            }
+        },
+    ]
+}
+
+extension FileSystemFixture {
+    /// The errors of a file system that cannot copy a range between two files.
+    fileprivate static let withoutRangeCopies: [Errno] = [
+        .notSupported, .improperLink, .invalidArgument, .noFunction, .notPermitted,
+    ]
+
+    /// Opens a source of ten digits and a target of ten letters.
+    fileprivate func copying(_ body: (_ source: Descriptor, _ target: Descriptor) throws -> Void) throws {
+        try create("source", "0123456789")
+        try create("target", "abcdefghij")
+        try opening(self("source"), .readWrite) { source in
+            try opening(self("target"), .readWrite) { try body(source, $0) }
+        }
+    }
+
+    /// Copies until all is copied or nothing more is, and returns the count; nil where ranges cannot be copied.
+    fileprivate func copy(
+        _ source: Descriptor, _ from: Int, _ target: Descriptor, _ to: Int, _ count: Int
+    ) throws -> Int? {
+        var done = 0
+        while done < count {
+            guard let copied = try copyOnce(source, from + done, target, to + done, count - done) else {
+                try expectEqual(done, 0, "copyRange is refused after some bytes")
+                return nil
+            }
+            guard copied > 0 else { break }
+            done += copied
+            try expect(done <= count, "copyRange(count: \(count)) has copied \(done) bytes")
+        }
+        return done
+    }
+
+    /// The count of one call; nil where ranges cannot be copied.
+    private func copyOnce(
+        _ source: Descriptor, _ from: Int, _ target: Descriptor, _ to: Int, _ count: Int
+    ) throws -> Int? {
+        do {
+            return try fileSystem.copyRange(from: source, at: Int64(from), to: target, at: Int64(to), count: count)
+        } catch {
+            guard Self.withoutRangeCopies.contains(error.errno) else { throw error }
+            return nil
+        }
+    }
+}

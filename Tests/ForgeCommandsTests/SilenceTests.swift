@@ -1,0 +1,230 @@
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeCommands
+
+@Suite("nothing is skipped, and nothing is guessed, in silence")
+struct SilenceTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    private func plant(_ path: String, _ text: String) throws {
+        let file = scratch.url.appendingPathComponent(path)
+        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data(text.utf8).write(to: file)
+    }
+
+    private func exists(_ path: String) -> Bool { FileManager.default.fileExists(atPath: scratch.path(path)) }
+
+    // MARK: Arguments
+
+    @Test(
+        "an unknown option is wrong usage, and the message names --",
+        arguments: [
+            ["kv", "set", "@/s", "-height", "180"], ["kv", "set", "@/s", "key", "-height"],
+            ["kv", "get", "@/s", "-xyz"],
+            ["kv", "get", "@/s", "-x"], ["file", "set", "@/f", "-hidden"], ["check", "-help-me"], ["du", "--heigth"],
+        ])
+    func unknownOption(words: [String]) throws {
+        let run = try CommandRun(words.map { $0.replacing("@", with: scratch.url.path) })
+        #expect(run.status == 64, "\(run.status) \(run.output)")
+        #expect(run.output.isEmpty)
+        #expect(run.errors.contains("Write -- before an argument"), "\(run.errors)")
+        #expect(!exists("s"))
+    }
+
+    @Test("a key or value that begins with a hyphen follows --")
+    func hyphens() throws {
+        #expect(try CommandRun(["kv", "set", scratch.path("s"), "--", "-height", "-180"]).status == 0)
+        #expect(try CommandRun(["kv", "get", scratch.path("s"), "--", "-height"]).output == "-180\n")
+    }
+
+    @Test(
+        "a value that looks like JSON and cannot be stored as it is refused, unless a text is meant",
+        arguments: [
+            "{\"a\":1,\"a\":2}", String(repeating: "[", count: 65) + String(repeating: "]", count: 65), "[1,]",
+            "{a: 1}",
+            "\"open", " [", "1e400",
+        ])
+    func invalidJSON(value: String) throws {
+        let run = try CommandRun(["kv", "set", scratch.path("s"), "key", value])
+        #expect(run.status == 64 && run.errors.contains("--string"), "\(run.status) \(run.errors)")
+        #expect(try CommandRun(["kv", "get", scratch.path("s"), "key"]).status == 4)
+        #expect(try CommandRun(["kv", "set", scratch.path("s"), "key", value, "--string"]).status == 0)
+        #expect(try CommandRun(["kv", "get", scratch.path("s"), "key"]).output == value + "\n")
+    }
+
+    @Test("a text that is no JSON is stored as it is", arguments: ["dusk", "10 apples", "1,5", "a [1]", "tru", ""])
+    func plainText(value: String) throws {
+        #expect(try CommandRun(["kv", "set", scratch.path("s"), "key", value]).status == 0)
+        #expect(try CommandRun(["kv", "get", scratch.path("s"), "key"]).output == value + "\n")
+    }
+
+    @Test("a place has the same name for every verb")
+    func places() throws {
+        let (kv, files) = ("kv:\(scratch.path("s"))", "file:\(scratch.path("f"))")
+        #expect(try CommandRun(["kv", "set", kv, "key", "1"]).status == 0)
+        #expect(exists("s/log"))
+        for verb in ["get", "rm"] { #expect(try CommandRun(["kv", verb, kv, "key"]).status == 0) }
+        #expect(try CommandRun(["kv", "list", kv]).status == 0)
+        #expect(try CommandRun(["file", "set", files, "a"], input: "text").status == 0)
+        #expect(exists("f/a"))
+        #expect(try CommandRun(["file", "get", "file://\(scratch.path("f"))", "a"]).output == "text")
+        #expect(try CommandRun(["file", "list", files]).output.contains("a"))
+        #expect(try CommandRun(["file", "rm", files, "a"]).status == 0)
+        for words in [
+            ["kv", "set", files, "key", "1"], ["file", "set", kv, "a"], ["kv", "list", "tree:x"], ["check", kv],
+            ["du", files], ["backup", "file:x", scratch.path("b")], ["backup", scratch.path("s"), "kv:b"],
+            ["repair", kv], ["restore", "file:x", "y"], ["file", "get", files, "a", "-o", "json:x"],
+        ] {
+            let run = try CommandRun(words)
+            #expect(run.status == 64, "\(words) \(run.status) \(run.errors)")
+        }
+    }
+
+    // MARK: Copies
+
+    @Test("everything in a file store that is not copied is listed, and the status is that of partial success")
+    func leftOut() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("f"))
+        try await store.save(Data("1".utf8), to: "a")
+        try await store.save(Data("2".utf8), to: "d/b")
+        try plant("f/back\\slash", "3")
+        try plant("f/d/#tmp-note", "4")
+        try FileManager.default.createSymbolicLink(
+            atPath: scratch.path("f/link"), withDestinationPath: scratch.path("f/a"))
+        try FileKVStore(at: scratch.url.appendingPathComponent("f/settings")).set(KVKey<Int>("key"), value: 1)
+        let run = try CommandRun(["copy", "file:\(scratch.path("f"))", "tree:\(scratch.path("t"))", "--json"])
+        #expect(run.status == 2, "\(run.status) \(run.errors)")
+        let listed = Dictionary(
+            uniqueKeysWithValues: try run.rows().map { ($0["key"] as? String ?? "", $0["action"] as? String ?? "") })
+        #expect(
+            listed == ["back\\slash": "fail", "d/#tmp-note": "fail", "link": "skip", "settings": "skip"], "\(listed)")
+        let summary = try run.summary()
+        #expect(summary["copied"] as? Int == 2 && summary["failed"] as? Int == 2 && summary["skipped"] as? Int == 2)
+        let skipping = try CommandRun(["copy", "tree:\(scratch.path("t"))", "tree:\(scratch.path("u"))"])
+        #expect(skipping.status == 0, "\(skipping.output)")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("t/link"), withDestinationPath: "a")
+        #expect(try CommandRun(["copy", "tree:\(scratch.path("t"))", "tree:\(scratch.path("u"))"]).status == 2)
+    }
+
+    @Test("of a damaged record of a copy or a backup, at most 64 values are lost", arguments: ["copy", "backup"])
+    func recordSize(verb: String) throws {
+        do {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent("s/kv"))
+            for number in 0..<1000 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        }
+        let words =
+            verb == "copy"
+            ? ["copy", "kv:\(scratch.path("s/kv"))", "kv:\(scratch.path("b/content/kv"))"]
+            : ["backup", scratch.path("s"), scratch.path("b")]
+        #expect(try CommandRun(words).status == 0)
+        let directory = scratch.url.appendingPathComponent("b/content/kv")
+        var log = try Data(contentsOf: directory.appendingPathComponent("log"))
+        log[log.count / 2] ^= 1
+        try log.write(to: directory.appendingPathComponent("log"))
+        let inspection = try #require(try KVInspection(of: directory))
+        #expect((1000 - 64..<1000).contains(inspection.keyCount), "\(inspection.keyCount)")
+    }
+
+    // MARK: Stores in use
+
+    @Test("kv set and kv rm write beside an app that shares the store")
+    func besideApp() throws {
+        let store = try FileKVStore(
+            at: scratch.url.appendingPathComponent("s"), options: FileKVStore.Options(sharing: .shared))
+        try store.set(KVKey<Int>("old"), value: 1)
+        let set = try CommandRun(["kv", "set", scratch.path("s"), "key", "2"])
+        #expect(set.status == 0, "\(set.status) \(set.errors)")
+        #expect(try store.read(KVKey<Int>("key")) == 2)
+        #expect(try CommandRun(["kv", "rm", scratch.path("s"), "old"]).status == 0)
+        #expect(!store.contains(KVKey<Int>("old")))
+    }
+
+    @Test("control-C during file get leaves no temporary file beside the output")
+    func interruptedGet() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("f"))
+        try await store.save(Data("x".utf8), to: "a")
+        // Long, so that the signal comes in time; it has no blocks.
+        try #require(truncate(scratch.path("f/a"), 4 << 30) == 0)
+        try FileManager.default.createDirectory(atPath: scratch.path("out"), withIntermediateDirectories: true)
+        var status: Int32 = 0
+        // On a busy machine the file may be complete before the signal arrives: then once more.
+        for _ in 0..<20 where status == 0 {
+            try? FileManager.default.removeItem(atPath: scratch.path("out/a"))
+            let process = Process()
+            process.executableURL = try CommandRun.executable()
+            process.arguments = ["file", "get", scratch.path("f"), "a", "-o", scratch.path("out/a")]
+            process.standardError = FileHandle.nullDevice
+            try process.runInterruptibly()
+            while try FileManager.default.contentsOfDirectory(atPath: scratch.path("out")).isEmpty, process.isRunning {
+                usleep(200)
+            }
+            kill(process.processIdentifier, SIGINT)
+            process.waitForEnd()
+            status = process.terminationStatus
+        }
+        #expect(status == 130)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("out")).isEmpty)
+    }
+
+    // MARK: Answers
+
+    @Test("du lists a directory that it cannot read, and counts the others", .enabled(if: getuid() == 0))
+    func unreadableDirectory() throws {
+        try plant("d/a/file", "12345")
+        try plant("d/closed/file", "1")
+        try #require(chmod(scratch.path("d/closed"), 0) == 0)
+        defer { chmod(scratch.path("d/closed"), 0o700) }
+        try #require(chmod(scratch.url.path, 0o755) == 0)
+        for directory in ["d", "d/a"] { try #require(chmod(scratch.path(directory), 0o755) == 0) }
+        // As another user: root may read every directory.
+        let run = try CommandRun(
+            ["du", scratch.path("d"), "--json"], prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
+        #expect(run.status == 2, "\(run.status) \(run.errors)")
+        #expect(try run.rows().compactMap { $0["path"] as? String }.contains("closed"), "\(run.output)")
+        #expect(try run.summary()["bytes"] as? Int == 5)
+    }
+
+    @Test("a log whose first record is cut off is not intact")
+    func firstRecord() throws {
+        do {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent("s"))
+            var batch = KVBatch()
+            for number in 0..<50 { try batch.set(KVKey<String>("key.\(number)"), value: "value") }
+            try store.commit(batch)
+            try store.synchronize()
+        }
+        let log = scratch.url.appendingPathComponent("s/log")
+        let bytes = try Data(contentsOf: log)
+        let end = try #require(bytes.lastIndex { $0 != 0 })
+        try bytes.prefix(end / 2).write(to: log)
+        let run = try CommandRun(["check", scratch.path("s"), "--json"])
+        #expect(run.status == 1, "\(run.output)")
+        #expect(try run.rows().first?["state"] as? String == "damaged", "\(run.output)")
+    }
+
+    @Test("the manifest of a backup has the attributes of files, which restore does not take from the copies")
+    func attributes() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("data"))
+        try await store.save(Data("text".utf8), to: "d/a", attributes: ["type": "note", "title": "ü"])
+        try await store.save(Data("text".utf8), to: "b")
+        #expect(try CommandRun(["backup", scratch.path("data"), scratch.path("b")]).status == 0)
+        // As a copy by a program that does not know extended attributes.
+        for name in ["d/a", "b"] {
+            let file = scratch.url.appendingPathComponent("b/content/\(name)")
+            let content = try Data(contentsOf: file)
+            try FileManager.default.removeItem(at: file)
+            try content.write(to: file)
+        }
+        let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
+        #expect(run.status == 0, "\(run.errors)")
+        let restored = DiskFileStore(root: scratch.url.appendingPathComponent("r"))
+        #expect(try await restored.attributes(of: "d/a") == ["type": "note", "title": "ü"])
+        #expect(try await restored.attributes(of: "b") == [:])
+    }
+}

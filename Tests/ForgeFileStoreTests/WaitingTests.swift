@@ -1,0 +1,230 @@
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// One after the other, because each measures the whole process.
+@Suite("Calls that wait for a directory that another program locks", .serialized)
+struct WaitingTests {
+    /// In a process of its own, because other tests block Swift's threads.
+    @Test("neither Swift's tasks nor the calls of another store wait with them")
+    func heartbeat() async {
+        await #expect(processExitsWith: .success) { try await checkHeartbeatBesideLockedDirectory() }
+    }
+
+    /// A change of the name `d/f`, or of another one in `d`.
+    enum Change: CaseIterable {
+        case save, create, conditionalSave, delete, deleteDirectory, deleteAll, move, copy, batch, commit
+
+        func make(in store: DiskFileStore, source: URL) async throws {
+            switch self {
+            case .save: try await store.save(Data("new".utf8), to: "d/f")
+            case .create: try await store.save(Data("new".utf8), to: "d/g", overwrite: false)
+            case .conditionalSave:
+                let revision = try await store.info("d/f").revision
+                try await store.save(Data("new".utf8), to: "d/f", if: .unchanged(try #require(revision)))
+            case .delete: try await store.delete("d/f")
+            case .deleteDirectory: try await store.deleteDirectory("d/e")
+            case .deleteAll: try await store.deleteAll()
+            case .move: try await store.move(from: source, to: "d/f")
+            case .copy: try await store.copy(from: source, to: "d/f", overwrite: true)
+            case .batch: try await store.batch { $0.save(Data("new".utf8), to: "d/f") }
+            case .commit: try await store.write(to: "d/f") { try await $0.write(Data("new".utf8)) }
+            }
+        }
+    }
+
+    @Test("a change throws at its deadline, names the directory, and has changed nothing", arguments: Change.allCases)
+    func deadline(change: Change) async throws {
+        let directory = try TemporaryDirectory()
+        let store = DiskFileStore(
+            root: directory.url("store"), options: FileStoreOptions(durability: .none, deadline: .seconds(3)))
+        try await store.save(Data("old".utf8), to: "d/f")
+        try await store.createDirectory("d/e")
+        try directory.write("source", to: "source")
+        let before = try directory.tree("store/d")
+        let whole = try directory.tree("store")
+        let locked = change == .deleteAll ? "store" : "store/d"
+        let lock = try DirectoryLock(directory.path(locked))
+
+        let start = ContinuousClock.now
+        let error = await #expect(throws: FileStoreError.self) {
+            try await change.make(in: store, source: directory.url("source"))
+        }
+        #expect(error?.code == .deadlineExceeded(.directoryLock))
+        #expect((error?.underlying as? FileSystemError)?.path == directory.path(locked))
+        #expect(ContinuousClock.now - start >= .seconds(3))
+        #expect(try directory.tree("store/d") == before)
+        #expect(try directory.read("source") == "source")
+
+        lock.release()
+        try await change.make(in: store, source: directory.url("source"))
+        #expect(try directory.tree("store") != whole)
+    }
+
+    @Test("a cancelled change leaves at once, and a change without a deadline waits until the lock is free")
+    func cancellation() async throws {
+        let directory = try TemporaryDirectory()
+        let store = DiskFileStore(root: directory.url("store"), options: FileStoreOptions(deadline: nil))
+        try await store.save(Data("old".utf8), to: "f")
+        let before = try directory.tree("store")
+        let lock = try DirectoryLock(directory.path("store"))
+        let cancelled = Task { try await store.save(Data("cancelled".utf8), to: "f") }
+        // The file of the save waits beside its key.
+        while try directory.tree("store").count == before.count { await Task.yield() }
+        cancelled.cancel()
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        #expect(try directory.tree("store") == before)
+
+        let waiting = Task { try await store.save(Data("new".utf8), to: "f") }
+        while try directory.tree("store").count == before.count { await Task.yield() }
+        lock.release()
+        try await waiting.value
+        #expect(try await store.load("f") == Data("new".utf8))
+    }
+
+    @Test("calls on a device that does not answer throw at their deadline, and take no thread of another store")
+    func stuckDevice() async throws {
+        let directory = try TemporaryDirectory()
+        let gate = DispatchSemaphore(value: 0)
+        let isStuck = Atomic(false)
+        let stuck = InterceptedFileSystem(SystemFileSystem()) { (call) throws(FileSystemError) in
+            if call.operation == .write, isStuck.load(ordering: .relaxed) { gate.wait() }
+        }
+        let store = DiskFileStore(
+            root: directory.url("stuck"), fileSystem: stuck, options: FileStoreOptions(deadline: .seconds(1)))
+        let other = DiskFileStore(root: directory.url("other"))
+        try await other.save(Data(), to: "f")
+        isStuck.store(true, ordering: .relaxed)
+
+        let saves = (0..<200).map { _ in Task { try await store.save(Data("new".utf8), to: "f") } }
+        try await other.save(Data("new".utf8), to: "f")
+        var awaited: [FileStoreError.Awaited: Int] = [:]
+        for save in saves {
+            let error = await #expect(throws: FileStoreError.self) { try await save.value }
+            if case .deadlineExceeded(let reason) = error?.code { awaited[reason, default: 0] += 1 }
+        }
+        #expect(awaited.values.reduce(0, +) == saves.count)
+        #expect(Set(awaited.keys) == [.device, .thread])
+        isStuck.store(false, ordering: .relaxed)
+        for _ in saves { gate.signal() }
+        // A write that ends after its deadline does not take effect, and leaves nothing.
+        let patient = DiskFileStore(root: directory.url("stuck"))
+        while try await !patient.list(in: "").isEmpty { await Task.yield() }
+        await #expect(performing: { try await patient.load("f") }, throws: hasCode(.notFound))
+    }
+
+    @Test("reads of what the system has in memory need no thread")
+    func cachedReads() async throws {
+        let directory = try TemporaryDirectory()
+        let root = directory.path("store")
+        let store = DiskFileStore(root: directory.url("store"))
+        try await store.save(Data("content".utf8), to: "d/f")
+        let probe = LazyStoreDirectory(root, on: SystemFileSystem())
+        _ = try probe.existing()
+        guard try probe.openCachedFile(try RelativeKey("d/f")) != nil else {
+            print("NOT RUN: reads without waiting, which this system or file system does not have")
+            return
+        }
+
+        let gate = DispatchSemaphore(value: 0)
+        let lane = BlockingLane.lane(of: root)
+        let begun = CallCounter()
+        let stuck = (0...lane.limit).map { _ in
+            Task {
+                await lane.run {
+                    do { try begun.countOrFail(.open, nil, .ioError) } catch {}
+                    gate.wait()
+                }
+            }
+        }
+        // One more than there are threads, so that a call that needs one waits.
+        while begun.count + lane.waitingCount < stuck.count { await Task.yield() }
+        #expect(try await store.load("d/f") == Data("content".utf8))
+        #expect(try await store.info("d/f").sizeInBytes == 7)
+        let reader = try await store.reader(for: "d/f")
+        #expect(try await reader.read(3..<7) == Data("tent".utf8))
+        for _ in stuck { gate.signal() }
+        for task in stuck { await task.value }
+    }
+}
+
+/// Saves that wait for a locked directory, beside Swift's tasks and another store.
+private func checkHeartbeatBesideLockedDirectory() async throws {
+    /// Tells threads that are free from ones that wait for the lock, on a busy machine too.
+    let limit = Duration.seconds(4)
+    let directory = try TemporaryDirectory()
+    let locked = DiskFileStore(root: directory.url("locked"))
+    let other = DiskFileStore(root: directory.url("other"))
+    try await other.save(Data(), to: "f")
+    var revisions: [FileRevision] = []
+    for number in 0..<8 {
+        revisions.append(try #require(try await locked.save(Data(), to: "\(number)", if: .absent).revision))
+    }
+    let lock = try DirectoryLock(directory.path("locked"))
+
+    let heartbeat = Heartbeat()
+    let saves = revisions.enumerated().map { number, revision in
+        Task { try await locked.save(Data("new".utf8), to: "\(number)", if: .unchanged(revision)) }
+    }
+    let beating = Task { await heartbeat.run() }
+    var longest = Duration.zero
+    for number in 0..<20 {
+        let start = ContinuousClock.now
+        try await other.save(Data("\(number)".utf8), to: "f")
+        longest = max(longest, ContinuousClock.now - start)
+        try await Task.sleep(for: .milliseconds(100))
+    }
+    beating.cancel()
+    let gap = await beating.value
+    print("the longest gap of the heartbeat: \(gap), the longest save in the other store: \(longest)")
+    lock.release()
+
+    #expect(gap < limit)
+    #expect(longest < limit)
+    for save in saves { _ = try await save.value }
+}
+
+/// A task that beats every 20 milliseconds, and the longest time between two beats.
+private struct Heartbeat {
+    private let start = ContinuousClock.now
+
+    func run() async -> Duration {
+        var longest = Duration.zero
+        var last = start
+        while !Task.isCancelled {
+            do { try await Task.sleep(for: .milliseconds(20)) } catch {}
+            let now = ContinuousClock.now
+            longest = max(longest, now - last)
+            last = now
+        }
+        return longest
+    }
+}
+
+/// The lock of a directory, held as another program would hold it.
+private final class DirectoryLock: Sendable {
+    private let descriptor: Mutex<Descriptor?>
+
+    init(_ path: POSIXPath) throws {
+        let descriptor = try SystemFileSystem().open(path, .readOnly, options: [.directory], permissions: [])
+        try SystemFileSystem().lock(descriptor, .exclusive, waiting: false)
+        self.descriptor = Mutex(descriptor)
+    }
+
+    deinit { release() }
+
+    func release() {
+        guard let descriptor = descriptor.withLock({ $0.take() }) else { return }
+        SystemFileSystem().discard(descriptor)
+    }
+}

@@ -1,0 +1,117 @@
+import CForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeFileSystem
+
+/// What differs on Apple's platforms, as far as it does not need one of them.
+@Suite("Differences between platforms")
+struct PlatformTests {
+    @Test("EPERM means a locked device only where files are protected", arguments: ProtectionPlatform.allCases)
+    func locked(_ platform: ProtectionPlatform) {
+        let protects = [.iOS, .tvOS, .watchOS, .visionOS].contains(platform)
+        for operation in FileSystemOperation.allCases {
+            let isContent = [.open, .read, .write, .truncate, .allocate, .map].contains(operation)
+            #expect(FileSystemError(operation, .notPermitted).isLocked(on: platform) == (protects && isContent))
+            #expect(!FileSystemError(operation, .permissionDenied).isLocked(on: platform))
+            let known = FileSystemError(operation, .notPermitted, underlying: ProtectedDataUnavailable())
+            #expect(known.isLocked(on: platform))
+        }
+    }
+
+    @Test("files of the classes 1 and 7 lose their pages when the device is locked")
+    func protectionClasses() {
+        #expect((CInt(-1)...8).filter { sysLosesPages(protectionClass: $0) } == [1, 7])
+    }
+
+    @Test("a flag that includes another takes its place, as O_NOFOLLOW_ANY that of O_NOFOLLOW")
+    func flags() {
+        #expect(sysFlags(0x0100_0102, replacing: 0x100, by: 0x2000_0000) == 0x2100_0002)
+        #expect(sysFlags(0x0100_0002, replacing: 0x100, by: 0x2000_0000) == 0x2100_0002)
+    }
+
+    @Test(
+        "a SIGBUS that a process has sent is no access, with the codes of Linux and of Darwin",
+        arguments: [
+            (0, false), (-1, false), (-6, false), (0x10001, false), (0x10002, false), (1, true), (2, true), (3, true),
+            (5, true), (0x80, true),
+        ] as [(CInt, Bool)])
+    func signalCodes(_ code: CInt, isFault: Bool) {
+        #expect((forge_is_fault(code) != 0) == isFault)
+    }
+
+    @Test("the type of an entry that a listing leaves out is looked up")
+    func unknownType() throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        let fileSystem = SystemFileSystem()
+        try fileSystem.createDirectory(directory.path.appending("d"), permissions: .ownerReadWriteExecute)
+        try fileSystem.createSymbolicLink(directory.path.appending("l"), to: "d")
+        let root = try fileSystem.open(directory.path, options: [.directory])
+        defer { fileSystem.discard(root) }
+        #expect(try sysType(0, of: "d", in: root.rawValue) == .directory)
+        #expect(try sysType(0, of: "l", in: root.rawValue) == .symbolicLink)
+        #expect(try sysType(8, of: "d", in: root.rawValue) == .regular)
+        #expect(try sysType(0, of: "missing", in: root.rawValue) == FileType(rawValue: 0))
+    }
+
+    @Test("the error of a symbolic link has the path of the link, and its target as destination")
+    func symbolicLinkError() {
+        for fileSystem in [SystemFileSystem(), InMemoryFileSystem()] as [any POSIXFileSystem] {
+            let error = #expect(throws: FileSystemError.self) {
+                try fileSystem.createSymbolicLink("/missing/link", to: "target")
+            }
+            #expect(error?.path == "/missing/link")
+            #expect(error?.destination == "target")
+        }
+    }
+
+    @Test(
+        "a file system that cannot flush directories, such as Samba's, stores files",
+        arguments: [
+            Errno.invalidArgument, .notSupported, .noFunction,
+        ])
+    func unsupportedDirectoryFlush(_ errno: Errno) throws {
+        let memory = InMemoryFileSystem()
+        let plan = FaultPlan([.fail(.synchronize, matching: "/store", with: errno)])
+        let fileSystem = FaultingFileSystem(memory, plan: plan)
+        let store = try StoreDirectory("/store", on: fileSystem)
+        try store.replace(try RelativeKey("a"), with: UnsafeRawBufferPointer(start: nil, count: 0))
+        #expect(try memory.exists("/store/a"))
+        try store.unlink(try RelativeKey("a"))
+        try plan.requireAllFired()
+    }
+
+    @Test("a directory has its exact mode where a mode can only be set on an open directory")
+    func exactMode() throws {
+        let memory = InMemoryFileSystem(options: .init(umask: [.ownerWrite]))
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .setPermissions, call.path != nil else { return }
+            throw FileSystemError(.setPermissions, .notSupported, path: call.path)
+        }
+        try fileSystem.createDirectory("/d", at: .workingDirectory, exactly: .privateDirectory)
+        #expect(try memory.status("/d").permissions == .privateDirectory)
+    }
+
+    @Test("a truncation that clears privileges is recorded like a write that does")
+    func recordedPrivileges() throws {
+        let memory = InMemoryFileSystem()
+        let file = try memory.open("/f", .writeOnly, options: [.create])
+        try memory.close(file)
+        try memory.setOwner(UserID(7), group: nil, of: .path("/f"))
+        try memory.setPermissions([.ownerReadWriteExecute, .setUserID], of: .path("/f"))
+        let user = memory.process(user: UserID(7), group: GroupID(7))
+        memory.startRecordingEffects()
+        try user.close(try user.open("/f", .writeOnly, options: [.truncate]))
+        let recorded = memory.takeEffects().contains { effect in
+            if case .setAttributes(_, let attributes) = effect.effect {
+                !attributes.permissions.contains(.setUserID)
+            } else {
+                false
+            }
+        }
+        #expect(recorded)
+    }
+}

@@ -1,0 +1,179 @@
+import Dispatch
+import ForgeFileSystem
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite("A lane of threads for blocking work")
+struct BlockingLaneTests {
+    @Test("returns the result or the error of a call")
+    func run() async throws {
+        let lane = BlockingLane()
+        #expect(await lane.run { 7 } == 7)
+        await #expect(throws: FileSystemError.self) {
+            try await lane.run { () throws(FileSystemError) -> Int in throw FileSystemError(.read, .ioError) }
+        }
+        #expect(try await lane.run(until: nil) { _ in 7 } == 7)
+        await #expect(throws: FileSystemError.self) {
+            try await lane.run(until: .now + .seconds(60)) { _ in throw FileSystemError(.read, .ioError) }
+        }
+    }
+
+    @Test("every one of thousands of calls returns its result, and no more threads work than the limit")
+    func manyCalls() async {
+        let lane = BlockingLane(limit: 8)
+        let running = RunningCount()
+        let results = await withTaskGroup(of: Int.self) { group in
+            for number in 0..<3000 {
+                group.addTask {
+                    await lane.run {
+                        running.change(by: 1)
+                        usleep(100)
+                        running.change(by: -1)
+                        return number
+                    }
+                }
+            }
+            return await group.reduce(into: Set()) { $0.insert($1) }
+        }
+        #expect(results == Set(0..<3000))
+        #expect((1...8).contains(running.maximum))
+        #expect(lane.threadCount <= 8)
+    }
+
+    @Test("a stuck call delays neither other calls of its lane nor those of another lane")
+    func stuckCalls() async {
+        let gate = DispatchSemaphore(value: 0)
+        let stuck = BlockingLane(limit: 2)
+        let waiting = (0..<2).map { _ in Task { await stuck.run { gate.wait() } } }
+        #expect(await BlockingLane(limit: 1).run { 1 } == 1)
+        let other = Task { await stuck.run { 2 } }
+        gate.signal()
+        #expect(await other.value == 2)
+        gate.signal()
+        for task in waiting { await task.value }
+    }
+
+    @Test("a lane has a thread of its own when the threads of all lanes are used up")
+    func processLimit() async {
+        let gate = DispatchSemaphore(value: 0)
+        let lanes = (0..<2).map { _ in BlockingLane(limit: BlockingLane.processLimit) }
+        let waiting = lanes.flatMap { lane in
+            (0..<BlockingLane.processLimit).map { _ in Task { await lane.run { gate.wait() } } }
+        }
+        #expect(await BlockingLane().run { 1 } == 1)
+        #expect(lanes.reduce(0) { $0 + $1.threadCount } <= BlockingLane.processLimit + lanes.count)
+        for _ in waiting { gate.signal() }
+        for task in waiting { await task.value }
+    }
+
+    @Test("a lane whose calls wait for a thread of the process gets one when a thread of another lane ends")
+    func starvedLane() async {
+        let (gate, stuck) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let greedy = BlockingLane(limit: BlockingLane.processLimit + 1)
+        let holders = (0...BlockingLane.processLimit).map { _ in Task { await greedy.run { gate.wait() } } }
+        await waitUntil { greedy.waitingCount + greedy.threadCount == holders.count }
+        let starved = BlockingLane()
+        let first = Task { await starved.run { stuck.wait() } }
+        await waitUntil { starved.threadCount == 1 && starved.waitingCount == 0 }
+        let second = Task { await starved.run { 2 } }
+        await waitUntil { starved.waitingCount == 1 || starved.threadCount == 2 }
+        for _ in holders { gate.signal() }
+        for task in holders { await task.value }
+        // The threads of the other lane end when they have been idle for a while.
+        #expect(await second.value == 2)
+        stuck.signal()
+        await first.value
+    }
+
+    @Test("a cancelled call leaves the queue at once")
+    func cancellation() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let lane = BlockingLane(limit: 1)
+        let stuck = Task { await lane.run { gate.wait() } }
+        await waitUntil { lane.threadCount == 1 && lane.waitingCount == 0 }
+        let calls = (0..<16_000).map { _ in Task { try await lane.run(until: nil) { _ in } } }
+        await waitUntil { lane.waitingCount == calls.count }
+        for call in calls { call.cancel() }
+        var cancelledCount = 0
+        for call in calls {
+            do { try await call.value } catch is CancellationError { cancelledCount += 1 }
+        }
+        #expect(cancelledCount == calls.count)
+        #expect(lane.waitingCount == 0)
+        gate.signal()
+        await stuck.value
+    }
+
+    @Test("a call past its deadline throws, whether it waits for a thread or has begun")
+    func deadlines() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let lane = BlockingLane(limit: 1)
+        let cancelled = Mutex<Cancellation?>(nil)
+        let begun = Task {
+            try await lane.run(until: .now + .milliseconds(200)) { cancellation in
+                cancelled.withLock { $0 = cancellation }
+                gate.wait()
+            }
+        }
+        await waitUntil { cancelled.withLock { $0 != nil } }
+        let first = await #expect(throws: BlockingLane.DeadlineExceeded.self) {
+            try await lane.run(until: .now + .milliseconds(10)) { _ in Issue.record("ran after its deadline") }
+        }
+        #expect(first?.hasBegun == false)
+        let second = await #expect(throws: BlockingLane.DeadlineExceeded.self) { try await begun.value }
+        #expect(second?.hasBegun == true)
+        #expect(cancelled.withLock { $0?.isCancelled } == true)
+        gate.signal()
+        #expect(try await lane.run(until: .now + .seconds(60)) { _ in 1 } == 1)
+    }
+
+    @Test("its threads end when they have no work")
+    func idleThreads() async {
+        let lane = BlockingLane()
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 {
+                group.addTask { await lane.run { _ = usleep(1000) } }
+            }
+        }
+        await waitUntil { lane.threadCount == 0 }
+        #expect(await lane.run { 1 } == 1)
+    }
+
+    @Test("its threads are neither those of Swift's tasks nor blocked by the signals of the process")
+    func threads() async {
+        let lane = BlockingLane()
+        let blocked = await lane.run {
+            var mask = sigset_t()
+            pthread_sigmask(SIG_BLOCK, nil, &mask)
+            return (sigismember(&mask, SIGTERM), sigismember(&mask, SIGSEGV))
+        }
+        #expect(blocked == (1, 0))
+    }
+
+    @Test("the stores of a root share a lane as long as one of them lives")
+    func sharedLanes() {
+        let lane = BlockingLane.lane(of: "/a")
+        #expect(BlockingLane.lane(of: "/a") === lane)
+        #expect(BlockingLane.lane(of: "/b") !== lane)
+    }
+
+    private func waitUntil(_ condition: () -> Bool) async {
+        while !condition() { await Task.yield() }
+    }
+}
+
+/// The number of calls that run, and its maximum.
+private final class RunningCount: Sendable {
+    private let state = Mutex((now: 0, maximum: 0))
+
+    var maximum: Int { state.withLock { $0.maximum } }
+
+    func change(by difference: Int) {
+        state.withLock { state in
+            state.now += difference
+            state.maximum = max(state.maximum, state.now)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+#if S3
+import ForgeFileStore
+import Foundation
+import Testing
+
+@testable import ForgeS3
+
+@Suite("Files in parts in S3")
+struct S3UploadTests {
+    @Test(
+        "every size around the size of a part is stored and loaded",
+        arguments: [0, 1, 999, 1_000, 1_001, 2_000, 12_345])
+    func sizes(_ size: Int) async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        try await store.save(pattern(size), to: "a")
+        #expect(server.objects["a"] == pattern(size))
+        #expect(try await store.load("a") == pattern(size))
+        var content = Data()
+        for try await part in store.contents(of: "a") {
+            #expect(part.count <= 1_000)
+            content += part
+        }
+        #expect(content == pattern(size))
+        let reader = try await store.reader(for: "a")
+        #expect(try await reader.readAll() == pattern(size))
+        #expect(try await reader.read(Int64(size / 3)..<Int64(size)) == pattern(size)[(size / 3)...])
+        #expect(server.ownObjects.isEmpty)
+    }
+
+    @Test("a writer stores what it was given when it is committed, and nothing before", arguments: [500, 5_500])
+    func writer(_ size: Int) async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        let writer = try store.writer(for: "a")
+        for start in stride(from: 0, to: size, by: 300) {
+            try await writer.write(pattern(size)[start..<min(start + 300, size)])
+        }
+        #expect(server.requests.isEmpty)
+        let file = try await writer.commit()
+        #expect(file.sizeInBytes == size)
+        #expect(try await store.revision(of: "a") == file.revision)
+        #expect(try await store.load("a") == pattern(size))
+        await expectFailure(.closed) { try await writer.write(Data()) }
+        await expectFailure(.closed) { try await writer.commit() }
+        let other = try store.writer(for: "b")
+        try await other.write(pattern(size))
+        await other.cancel()
+        await expectFailure(.closed) { try await other.commit() }
+        #expect(server.objects.count == 1)
+    }
+
+    @Test("a writer does not commit after a cancelled write, whose bytes are missing", arguments: [500, 5_500])
+    func cancelledWrite(_ size: Int) async throws {
+        let server = try FaultyS3()
+        let writer = try server.store().writer(for: "a")
+        try await writer.write(pattern(size))
+        let cancelled = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await writer.write(pattern(size))
+        }
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        await expectFailure(.closed) { try await writer.write(pattern(size)) }
+        await expectFailure(.closed) { try await writer.commit() }
+        #expect(server.requests.isEmpty)
+    }
+
+    @Test("a failure in the middle of an upload is repeated for its part alone")
+    func part() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        server.next("PUT", "/b/a?partNumber&uploadId", .fails(500, "InternalError"), .losesAnswer, .losesRequest)
+        try await store.save(pattern(5_000), to: "a")
+        #expect(server.objects["a"] == pattern(5_000))
+        #expect(server.count("PUT", "/b/a?partNumber&uploadId") == 8)
+    }
+
+    @Test(
+        "an upload that fails is aborted, with its record",
+        arguments: [
+            ("PUT", "/b/a?partNumber&uploadId"), ("POST", "/b/a?uploadId"), ("POST", "/b/a?uploads"),
+        ])
+    func aborted(_ method: String, _ request: String) async throws {
+        let server = try FaultyS3()
+        server.next(method, request, .fails(403, "AccessDenied"))
+        await expectFailure(.notPermitted) { try await server.store().save(pattern(5_000), to: "a") }
+        #expect(server.count("POST", "/b/a?uploads") == 1)
+        #expect(server.content.uploads.isEmpty)
+        #expect(server.content.objects.isEmpty)
+    }
+
+    @Test("an upload is not begun without its record, and aborted if the record cannot name it", arguments: [0, 1])
+    func unrecorded(_ count: Int) async throws {
+        let server = try FaultyS3()
+        let faults = [FaultyS3.Fault](repeating: .repeats, count: count) + [.fails(403, "AccessDenied")]
+        for fault in faults { server.next("PUT", "~#tmp-s3/uploads/", fault) }
+        await expectFailure(.notPermitted) { try await server.store().save(pattern(5_000), to: "a") }
+        #expect(server.count("POST", "/b/a?uploads") == count)
+        #expect(server.content.uploads.isEmpty)
+        #expect(server.content.objects.isEmpty)
+    }
+
+    @Test("an error document with status 200 is an error; a transient one is retried, another ends the upload")
+    func errorsIn200() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        server.next("POST", "/b/a?uploadId", .fails(200, "InternalError"), .fails(200, "SlowDown"))
+        try await store.save(pattern(2_000), to: "a")
+        #expect(server.objects["a"] == pattern(2_000))
+        server.next("POST", "/b/c?uploadId", .fails(200, "AccessDenied"))
+        await expectFailure(.notPermitted) { try await store.save(pattern(2_000), to: "c") }
+        #expect(server.objects["c"] == nil)
+        #expect(server.content.uploads.isEmpty)
+    }
+
+    @Test("an upload whose last answer is lost has stored its file; after another write its outcome is unknown")
+    func lostEnd() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        server.next("POST", "/b/a?uploadId", .losesAnswer)
+        try await store.save(pattern(2_000), to: "a")
+        #expect(server.objects["a"] == pattern(2_000))
+        server.next(
+            "POST", "/b/a?uploadId", .before { content in _ = content.put("a", Data("other".utf8)) })
+        try await store.save(pattern(2_000), to: "a")
+        server.next(
+            "POST", "/b/a?uploadId", .losesAnswer, .after { content in _ = content.put("a", Data("other".utf8)) })
+        await expectFailure(.unknownOutcome) { try await store.save(pattern(2_000), to: "a") }
+    }
+
+    @Test("a cancelled upload is aborted, with its record")
+    func cancelled() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        server.next("PUT", "/b/a?partNumber&uploadId", .isLate(.seconds(60)))
+        let task = Task { try await store.save(pattern(5_000), to: "a") }
+        while server.count("PUT", "/b/a?partNumber&uploadId") == 0 { try await Task.sleep(for: .milliseconds(5)) }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        #expect(server.content.uploads.isEmpty)
+        #expect(server.content.objects.isEmpty)
+    }
+
+    @Test("a copied file is sent in parts; a source that changes meanwhile is not stored")
+    func copies() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        let url = FileManager.default.temporaryDirectory.appending(path: "forge-s3-\(UUID().uuidString)")
+        try pattern(4_500).write(to: url)
+        defer { do { try FileManager.default.removeItem(at: url) } catch {} }
+        try await store.copy(from: url, to: "a")
+        #expect(server.objects["a"] == pattern(4_500))
+        server.next(
+            "PUT", "/b/c?partNumber&uploadId",
+            .after { _ in
+                let handle = FileHandle(forWritingAtPath: url.path)
+                handle?.write(Data([9]))
+            })
+        await expectFailure(.invalidSource(.changed)) { try await store.copy(from: url, to: "c") }
+        #expect(server.objects["c"] == nil)
+        #expect(server.content.uploads.isEmpty)
+    }
+}
+#endif

@@ -1,0 +1,248 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+
+/// File operations in memory with one defect, to test that the corresponding check fails.
+final class BrokenFileOperations: FileSystemProtocol {
+    /// The raw value is the description of the check that detects the defect.
+    enum Defect: String, CaseIterable, Sendable {
+        case readsOnce = "a written file has its content at every reading"
+        case ignoresEmptyData = "a file can be empty, also instead of another content"
+        case cutsLargeFiles = "every byte and every size round-trips"
+        case ignoresSlices = "a slice of data is written as the slice"
+        case keepsTheTail = "writing replaces the whole content, by a longer and by a shorter one"
+        case leavesTemporaryFile = "writing a file changes no other and leaves no other entry"
+        case createsParentsOfFiles = "a file is not written in a missing directory, which is not created"
+        case replacesEmptyDirectories = "a directory is not replaced by a file, not even an empty one"
+        case replacesFilesByParents = "nothing is written below a file, which is kept"
+        case readsDirectoriesAsEmpty = "a missing file, a directory and a path below a file cannot be read"
+        case truncatesFirst = "a write that fails on a full device keeps the old content and leaves no file"
+        case findsFilesOnly = "fileExists is true for files and directories alone, and false where the lookup fails"
+        case createsWithHiddenFile = "a created directory is empty and can hold files and directories"
+        case alwaysCreatesParents = "missing parents are created only on request"
+        case acceptsExisting =
+            "an existing directory is an error without its parents and a success with them, and is kept"
+        case takesFilesForDirectories = "a directory is not created in place of a file or below one"
+        case hidesDotFiles = "a listing has every entry of one level once, hidden ones included"
+        case listsUnescapedURLs = "the listed URLs lead to the entries"
+        case listsMissingAsEmpty = "a missing directory and a file cannot be listed"
+        case removesFilesByPrefix = "a removed file is gone, and every other is kept"
+        case removesDirectoriesByPrefix = "a removed directory is gone with its tree, and every other is kept"
+        case removesNothing = "removing what does not exist is an error and changes nothing"
+        case buriesNames = "a name can be used again after its removal, for a file and for a directory"
+        case findsLinksToNothing = "fileExists follows a link, and a link to nothing does not exist"
+        case removesTargets = "a removed link is gone, and its target is kept"
+        case removesThroughLinks = "a tree is removed without what links in it lead to"
+        case decodesTwice = "a name is used byte for byte, and a percent escape is decoded once"
+        case ignoresSchemes = "a URL that is not a path is refused by every call"
+        case mindsSlashes = "a directory is the same with and without a final slash"
+        case losesParallelWrites = "concurrent writers of different files do not interfere"
+        case writesInPlace = "a file that is read while it is replaced has the old content or the new"
+    }
+
+    private struct Memory {
+        var read: Set<String> = []
+        var removed: Set<String> = []
+    }
+
+    static let directory = URL(filePath: "/root/d", directoryHint: .isDirectory)
+
+    private let defect: Defect?
+    private let base: InMemoryFileSystem
+    private let memory = Mutex(Memory())
+
+    init(_ defect: Defect?) throws {
+        self.defect = defect
+        base = InMemoryFileSystem()
+        try base.createDirectory(at: Self.directory, withIntermediateDirectories: true)
+    }
+
+    /// The subject of a check.
+    static func subject(_ defect: Defect?) throws -> FileOperationsUnderTest {
+        let broken = try BrokenFileOperations(defect)
+        var subject = FileOperationsUnderTest(broken, directory: directory)
+        subject.makeSymbolicLink = { [base = broken.base] url, target in
+            try base.createSymbolicLink(POSIXPath(url), to: POSIXPath(target))
+        }
+        subject.fillDevice = { [base = broken.base] in
+            try base.setQuota(.init(sizeInBytes: base.usage().sizeInBytes + 65_536))
+        }
+        return subject
+    }
+
+    private func type(_ url: URL, followsLinks: Bool = true) -> FileType? {
+        do { return type(try POSIXPath(url), followsLinks: followsLinks) } catch { return nil }
+    }
+
+    private func type(_ path: POSIXPath, followsLinks: Bool = true) -> FileType? {
+        do { return try base.status(path, followsSymbolicLinks: followsLinks).type } catch { return nil }
+    }
+
+    private func isPath(_ url: URL) -> Bool {
+        do { return try !POSIXPath(url).isEmpty } catch { return false }
+    }
+
+    private func discard(_ body: () throws -> Void) {
+        do { try body() } catch {}
+    }
+
+    /// The URL of the file that a call uses.
+    private func used(_ url: URL) -> URL {
+        switch defect {
+        case .decodesTwice where isPath(url):
+            url.path(percentEncoded: false).removingPercentEncoding.map { URL(filePath: $0) } ?? url
+        case .ignoresSchemes where url.scheme == "https": URL(filePath: url.path(percentEncoded: false))
+        default: url
+        }
+    }
+
+    func fileExists(atPath path: String) -> Bool {
+        switch defect {
+        case .findsFilesOnly:
+            base.fileExists(atPath: path) && type(POSIXPath(path), followsLinks: false) != .directory
+        case .findsLinksToNothing: type(POSIXPath(path), followsLinks: false) != nil
+        default: base.fileExists(atPath: path)
+        }
+    }
+
+    func createDirectory(at url: URL, withIntermediateDirectories parents: Bool) throws {
+        let url = used(url)
+        switch defect {
+        case .alwaysCreatesParents where type(url) == nil && type(url.deletingLastPathComponent()) == nil:
+            try base.createDirectory(at: url, withIntermediateDirectories: true)
+        case .acceptsExisting where type(url) == .directory: break
+        case .takesFilesForDirectories where type(url) == .regular: break
+        case .mindsSlashes where parents && type(url) == .directory && !url.hasDirectoryPath:
+            throw FileSystemError(.createDirectory, .fileExists)
+        default: try base.createDirectory(at: url, withIntermediateDirectories: parents)
+        }
+        if defect == .createsWithHiddenFile, url.lastPathComponent == "f" {
+            try base.write(Data(), to: url.appending(component: ".hidden"))
+        }
+    }
+
+    func write(_ data: Data, to url: URL) throws {
+        let url = used(url)
+        let parent = url.deletingLastPathComponent()
+        var data = data
+        switch defect {
+        case .ignoresEmptyData where data.isEmpty && type(url) == .regular: return
+        case .cutsLargeFiles: data = data.prefix(1 << 20)
+        case .ignoresSlices where data.startIndex > 0: data = Data(count: data.count)
+        case .keepsTheTail where type(url) == .regular && !data.isEmpty && data.count < 8:
+            data += try base.read(from: url).dropFirst(data.count).prefix(8)
+        case .leavesTemporaryFile where type(url) == .regular && data == Data("new".utf8):
+            try base.write(data, to: parent.appending(component: "a2"))
+        case .createsParentsOfFiles where type(parent) == nil:
+            try base.createDirectory(at: parent, withIntermediateDirectories: true)
+        case .replacesEmptyDirectories where type(url) == .directory:
+            if try base.contentsOfDirectory(at: url).isEmpty { try base.removeItem(at: url) }
+        case .replacesFilesByParents where type(parent) == .regular:
+            try base.removeItem(at: parent)
+            try base.createDirectory(at: parent, withIntermediateDirectories: false)
+        case .truncatesFirst where data.count >= 1 << 20:
+            if type(url) == .regular { try base.write(Data(), to: url) }
+        case .losesParallelWrites where url.path(percentEncoded: false).hasSuffix("d3/7"): return
+        case .writesInPlace where type(url) == .regular && data.count == 30_000:
+            let middle = data.count / 2
+            data = try base.read(from: url).prefix(middle) + data.dropFirst(middle)
+        default: break
+        }
+        if defect == .buriesNames, memory.withLock({ $0.removed.contains(url.path(percentEncoded: false)) }) { return }
+        memory.withLock { _ = $0.read.remove(url.path(percentEncoded: false)) }
+        try base.write(data, to: url)
+    }
+
+    func read(from url: URL) throws -> Data {
+        let url = used(url)
+        if defect == .readsDirectoriesAsEmpty, type(url) == .directory { return Data() }
+        if defect == .readsOnce, url.lastPathComponent == "a" {
+            let isFirst = memory.withLock { $0.read.insert(url.path(percentEncoded: false)).inserted }
+            guard isFirst else { return Data() }
+        }
+        return try base.read(from: url)
+    }
+
+    func removeItem(at url: URL) throws {
+        let url = used(url)
+        let kind = type(url, followsLinks: false)
+        if defect == .buriesNames, kind == .regular {
+            memory.withLock { _ = $0.removed.insert(url.path(percentEncoded: false)) }
+        }
+        if kind == .symbolicLink, defect == .removesTargets {
+            let target = URL(try base.readSymbolicLink(POSIXPath(url)))
+            if type(target) != nil { return try base.removeItem(at: target) }
+        }
+        if kind == .directory, defect == .removesThroughLinks {
+            for entry in try base.contentsOfDirectory(at: url) where type(entry, followsLinks: false) == .symbolicLink {
+                discard { try base.removeItem(at: URL(base.readSymbolicLink(POSIXPath(entry)))) }
+            }
+        }
+        let removesPrefix: FileType? =
+            switch defect {
+            case .removesFilesByPrefix: .regular
+            case .removesDirectoriesByPrefix: .directory
+            default: nil
+            }
+        if kind == nil, defect == .removesNothing, isPath(url) { return }
+        try base.removeItem(at: url)
+        guard let kind, kind == removesPrefix else { return }
+        for entry in try base.contentsOfDirectory(at: url.deletingLastPathComponent())
+        where entry.lastPathComponent.hasPrefix(url.lastPathComponent) && type(entry) == kind {
+            try base.removeItem(at: entry)
+        }
+    }
+
+    func contentsOfDirectory(at url: URL) throws -> [URL] {
+        let url = used(url)
+        if defect == .listsMissingAsEmpty, isPath(url), type(url) == nil,
+            type(url.deletingLastPathComponent()) == .directory
+        {
+            return []
+        }
+        if defect == .mindsSlashes, !url.hasDirectoryPath { throw FileSystemError(.list, .notDirectory) }
+        let entries = try base.contentsOfDirectory(at: url)
+        switch defect {
+        case .hidesDotFiles: return entries.filter { !$0.lastPathComponent.hasPrefix(".") }
+        case .listsUnescapedURLs:
+            return entries.map { $0.lastPathComponent.contains("%") ? URL(filePath: "/" + $0.lastPathComponent) : $0 }
+        default: return entries
+        }
+    }
+}
+
+/// File operations by Foundation, as an app would write them from the documentation alone.
+struct FoundationFileOperations: FileSystemProtocol {
+    private func checked(_ url: URL) throws -> URL {
+        let text = url.absoluteString.lowercased()
+        guard url.isFileURL, url.host(percentEncoded: false)?.isEmpty ?? true, !text.contains("%00"),
+            !text.contains("%2f")
+        else { throw CocoaError(.fileReadUnsupportedScheme) }
+        return url
+    }
+
+    func fileExists(atPath path: String) -> Bool {
+        !path.utf8.contains(0) && FileManager.default.fileExists(atPath: path)
+    }
+
+    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
+        try FileManager.default.createDirectory(
+            at: checked(url), withIntermediateDirectories: withIntermediateDirectories)
+    }
+
+    func write(_ data: Data, to url: URL) throws { try data.write(to: checked(url), options: .atomic) }
+
+    func read(from url: URL) throws -> Data { try Data(contentsOf: checked(url)) }
+
+    func removeItem(at url: URL) throws { try FileManager.default.removeItem(at: checked(url)) }
+
+    func contentsOfDirectory(at url: URL) throws -> [URL] {
+        // On Linux, Foundation lists a file as an empty directory.
+        guard try checked(url).resourceValues(forKeys: [.isDirectoryKey]).isDirectory ?? false else {
+            throw CocoaError(.fileReadUnknown)
+        }
+        return try FileManager.default.contentsOfDirectory(at: url, includingPropertiesForKeys: nil)
+    }
+}
