@@ -30,8 +30,12 @@ struct S3FaultRunTests {
 
     @Test("a changed byte of a range, which no checksum covers, is found by the run")
     func planted() async throws {
-        let run = try S3FaultRun(loads: 800, seed: Self.seed, oneOf: 4) { $0.path.hasPrefix("/b/ranged") }
-        #expect(try await run.run().0.wrong.isEmpty == false, "seed \(Self.seed)")
+        // Which requests meet the fault depends on the order of the tasks, so one run can miss it.
+        for seed in Self.seed..<(Self.seed + 10) {
+            let run = try S3FaultRun(loads: 800, seed: seed, oneOf: 4) { $0.path.hasPrefix("/b/ranged") }
+            if try await !run.run().0.wrong.isEmpty { return }
+        }
+        Issue.record("ten runs from seed \(Self.seed) have not found the changed bytes")
     }
 }
 #endif
