@@ -1,4 +1,4 @@
-// A settings screen in SwiftUI. Add this file and the package to an app target; Scripts/check-apple.sh type-checks it.
+// A settings screen in SwiftUI. Add this file and the package to an app target; Scripts/check-apple.py type-checks it.
 
 import ForgeKVStore
 import SwiftUI

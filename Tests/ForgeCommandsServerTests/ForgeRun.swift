@@ -110,11 +110,12 @@ extension CommandServer {
 func expectLostOutput(_ arguments: [String], _ environment: [String: String]) async throws {
     let pipe = Pipe()
     try pipe.fileHandleForReading.close()
-    var outputs = [(pipe.fileHandleForWriting, "EPIPE")]
     #if os(Linux)
-    outputs.append((try FileHandle(forWritingTo: URL(filePath: "/dev/full")), "ENOSPC"))
+    let full = [(try FileHandle(forWritingTo: URL(filePath: "/dev/full")), "ENOSPC")]
+    #else
+    let full: [(FileHandle, String)] = []
     #endif
-    for (output, error) in outputs {
+    for (output, error) in [(pipe.fileHandleForWriting, "EPIPE")] + full {
         let run = try await ForgeRun(arguments, environment, output: output).ended()
         #expect(run.status == 1 && !run.endedBySignal, "\(run.errors)")
         #expect(run.errorLines.count == 1 && run.errors.contains(error), "\(run.errors)")

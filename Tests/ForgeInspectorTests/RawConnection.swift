@@ -40,7 +40,7 @@ final class RawConnection {
     /// Sends bytes; returns false once the server has closed the connection.
     @discardableResult func send(_ bytes: [UInt8], isWaiting: Bool = true) -> Bool {
         #if canImport(Darwin)
-        let flags = isWaiting ? 0 : MSG_DONTWAIT
+        let flags = isWaiting ? 0 : Int32(MSG_DONTWAIT)
         #else
         let flags = Int32(MSG_NOSIGNAL) | (isWaiting ? 0 : Int32(MSG_DONTWAIT))
         #endif

@@ -1,10 +1,9 @@
-// The symbols of Apple's C library that the Apple-only files of ForgeFileSystem and ForgeCrypt, and the files they
-// share with Linux, use: with the types that the SDK's Swift interface gives them, but for mode_t, which is 16 bits
-// there and has to agree with the Linux build of swift-system here. Nothing here is ever run.
+// The symbols of Apple's C library that the package uses, with the types that Swift imports them with.
+// `Scripts/check-apple.py` compares them with Apple's headers. Nothing here is ever run.
 
 public import Dispatch
 
-public typealias mode_t = UInt32
+public typealias mode_t = UInt16
 public typealias off_t = Int64
 public typealias uid_t = UInt32
 public typealias gid_t = UInt32
@@ -33,11 +32,17 @@ public struct stat {
     public var st_uid: uid_t = 0
     public var st_gid: gid_t = 0
     public var st_rdev: dev_t = 0
-    public var st_atimespec = timespec()
-    public var st_mtimespec = timespec()
-    public var st_ctimespec = timespec()
+    public var st_atimespec: timespec = timespec()
+    public var st_mtimespec: timespec = timespec()
+    public var st_ctimespec: timespec = timespec()
+    public var st_birthtimespec: timespec = timespec()
     public var st_size: off_t = 0
     public var st_blocks: blkcnt_t = 0
+    public var st_blksize: Int32 = 0
+    public var st_flags: UInt32 = 0
+    public var st_gen: UInt32 = 0
+    public var st_lspare: Int32 = 0
+    public var st_qspare: (Int64, Int64) = (0, 0)
     public init() {}
 }
 
@@ -57,9 +62,11 @@ public struct fstore_t {
 
 public struct dirent {
     public var d_ino: UInt64
+    public var d_seekoff: UInt64
+    public var d_reclen: UInt16
     public var d_namlen: UInt16
     public var d_type: UInt8
-    public var d_name: (CChar, CChar, CChar, CChar)
+    public var d_name: CChar1024
 }
 
 public struct kevent64_s {
@@ -131,8 +138,8 @@ public var ENOSYS: Int32 { 78 }
 public var ENOATTR: Int32 { 93 }
 public var ELOOP: Int32 { 62 }
 
-public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32) -> Int32 { 0 }
-public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32, _ mode: mode_t) -> Int32 { 0 }
+public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ flags: Int32) -> Int32 { 0 }
+public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ flags: Int32, _ mode: mode_t) -> Int32 { 0 }
 @discardableResult public func close(_ descriptor: Int32) -> Int32 { 0 }
 public func fcntl(_ descriptor: Int32, _ command: Int32) -> Int32 { 0 }
 public func fcntl(_ descriptor: Int32, _ command: Int32, _ value: Int32) -> Int32 { 0 }
@@ -149,22 +156,22 @@ public func write(_ descriptor: Int32, _ buffer: UnsafeRawPointer!, _ count: Int
 public func pwrite(_ descriptor: Int32, _ buffer: UnsafeRawPointer!, _ count: Int, _ offset: off_t) -> Int { 0 }
 public func lseek(_ descriptor: Int32, _ offset: off_t, _ origin: Int32) -> off_t { 0 }
 public func ftruncate(_ descriptor: Int32, _ size: off_t) -> Int32 { 0 }
-public func truncate(_ path: UnsafePointer<CChar>, _ size: off_t) -> Int32 { 0 }
+public func truncate(_ path: UnsafePointer<CChar>!, _ size: off_t) -> Int32 { 0 }
 public func fsync(_ descriptor: Int32) -> Int32 { 0 }
-public func fstat(_ descriptor: Int32, _ status: UnsafeMutablePointer<stat>) -> Int32 { 0 }
+public func fstat(_ descriptor: Int32, _ status: UnsafeMutablePointer<stat>!) -> Int32 { 0 }
 public func fstatat(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ status: UnsafeMutablePointer<stat>, _ flags: Int32
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ status: UnsafeMutablePointer<stat>!, _ flags: Int32
 ) -> Int32 { 0 }
 public func fchmod(_ descriptor: Int32, _ mode: mode_t) -> Int32 { 0 }
-public func fchmodat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ flags: Int32) -> Int32 { 0 }
+public func fchmodat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ mode: mode_t, _ flags: Int32) -> Int32 { 0 }
 public func geteuid() -> uid_t { 0 }
 public func fchown(_ descriptor: Int32, _ user: uid_t, _ group: gid_t) -> Int32 { 0 }
 public func fchownat(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ user: uid_t, _ group: gid_t, _ flags: Int32
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ user: uid_t, _ group: gid_t, _ flags: Int32
 ) -> Int32 { 0 }
 public func futimens(_ descriptor: Int32, _ times: UnsafePointer<timespec>!) -> Int32 { 0 }
 public func utimensat(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ times: UnsafePointer<timespec>!, _ flags: Int32
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ times: UnsafePointer<timespec>!, _ flags: Int32
 ) -> Int32 { 0 }
 public func flistxattr(
     _ descriptor: Int32, _ names: UnsafeMutablePointer<CChar>!, _ size: Int, _ options: Int32
@@ -177,38 +184,38 @@ public func fsetxattr(
     _ descriptor: Int32, _ name: UnsafePointer<CChar>!, _ value: UnsafeRawPointer!, _ size: Int, _ position: UInt32,
     _ options: Int32
 ) -> Int32 { 0 }
-public func mkdirat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t) -> Int32 { 0 }
-public func mknodat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t) -> Int32 { 0 }
-public func symlinkat(_ target: UnsafePointer<CChar>, _ directory: Int32, _ path: UnsafePointer<CChar>) -> Int32 { 0 }
+public func mkdirat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ mode: mode_t) -> Int32 { 0 }
+public func mknodat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ mode: mode_t, _ device: dev_t) -> Int32 { 0 }
+public func symlinkat(_ target: UnsafePointer<CChar>!, _ directory: Int32, _ path: UnsafePointer<CChar>!) -> Int32 { 0 }
 public func readlinkat(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ buffer: UnsafeMutablePointer<CChar>!, _ count: Int
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ buffer: UnsafeMutablePointer<CChar>!, _ count: Int
 ) -> Int { 0 }
 public func linkat(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>,
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>!,
     _ flags: Int32
 ) -> Int32 { 0 }
-public func unlinkat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32) -> Int32 { 0 }
+public func unlinkat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ flags: Int32) -> Int32 { 0 }
 public func renameat(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>!
 ) -> Int32 { 0 }
 public func renameatx_np(
-    _ directory: Int32, _ path: UnsafePointer<CChar>, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>,
+    _ directory: Int32, _ path: UnsafePointer<CChar>!, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>!,
     _ flags: UInt32
 ) -> Int32 { 0 }
 public func flock(_ descriptor: Int32, _ operation: Int32) -> Int32 { 0 }
 public func fdopendir(_ descriptor: Int32) -> UnsafeMutablePointer<DIR>! { nil }
-public func readdir(_ stream: UnsafeMutablePointer<DIR>) -> UnsafeMutablePointer<dirent>! { nil }
-@discardableResult public func closedir(_ stream: UnsafeMutablePointer<DIR>) -> Int32 { 0 }
-public func strlen(_ string: UnsafePointer<CChar>) -> Int { 0 }
+public func readdir(_ stream: UnsafeMutablePointer<DIR>!) -> UnsafeMutablePointer<dirent>! { nil }
+@discardableResult public func closedir(_ stream: UnsafeMutablePointer<DIR>!) -> Int32 { 0 }
+public func strlen(_ string: UnsafePointer<CChar>!) -> Int { 0 }
 public func memset_s(_ memory: UnsafeMutableRawPointer!, _ size: Int, _ value: Int32, _ count: Int) -> Int32 { 0 }
 
 public func mmap(
-    _ address: UnsafeMutableRawPointer?, _ count: Int, _ protection: Int32, _ flags: Int32, _ descriptor: Int32,
+    _ address: UnsafeMutableRawPointer!, _ count: Int, _ protection: Int32, _ flags: Int32, _ descriptor: Int32,
     _ offset: off_t
-) -> UnsafeMutableRawPointer? { nil }
+) -> UnsafeMutableRawPointer! { nil }
 public func getpagesize() -> Int32 { 16_384 }
-public func munmap(_ address: UnsafeMutableRawPointer?, _ count: Int) -> Int32 { 0 }
-public func msync(_ address: UnsafeMutableRawPointer?, _ count: Int, _ flags: Int32) -> Int32 { 0 }
+public func munmap(_ address: UnsafeMutableRawPointer!, _ count: Int) -> Int32 { 0 }
+public func msync(_ address: UnsafeMutableRawPointer!, _ count: Int, _ flags: Int32) -> Int32 { 0 }
 
 // Dispatch has these on Apple's platforms only.
 

@@ -1,10 +1,11 @@
-// The symbols of Image I/O that the Apple-only files of ForgeStorage use. The types of Core Foundation stand for those
-// that Swift bridges to them. Nothing here is ever run.
+// The symbols of Image I/O and Core Foundation that the package uses, with the types that Swift imports them with.
+// `bridge` stands for toll-free bridging: `Scripts/check-apple.py` writes it for `as`. Nothing here is ever run.
 public import CoreGraphics
+public import Foundation
 
-public typealias CFData = AnyObject
-public typealias CFDictionary = AnyObject
-public typealias CFString = String
+public final class CFData {}
+public final class CFDictionary {}
+public final class CFString {}
 
 public final class CGImageSource {}
 
@@ -17,10 +18,15 @@ public func CGImageSourceCreateThumbnailAtIndex(
     _ source: CGImageSource, _ index: Int, _ options: CFDictionary?
 ) -> CGImage? { nil }
 
-public let kCGImageSourceShouldCache: CFString = ""
-public let kCGImageSourceShouldCacheImmediately: CFString = ""
-public let kCGImageSourceCreateThumbnailFromImageAlways: CFString = ""
-public let kCGImageSourceCreateThumbnailWithTransform: CFString = ""
-public let kCGImageSourceThumbnailMaxPixelSize: CFString = ""
-public let kCGImagePropertyPixelWidth: CFString = ""
-public let kCGImagePropertyPixelHeight: CFString = ""
+public var kCGImageSourceShouldCache: CFString { CFString() }
+public var kCGImageSourceShouldCacheImmediately: CFString { CFString() }
+public var kCGImageSourceCreateThumbnailFromImageAlways: CFString { CFString() }
+public var kCGImageSourceCreateThumbnailWithTransform: CFString { CFString() }
+public var kCGImageSourceThumbnailMaxPixelSize: CFString { CFString() }
+public var kCGImagePropertyPixelWidth: CFString { CFString() }
+public var kCGImagePropertyPixelHeight: CFString { CFString() }
+
+public func unbridged(_ dictionary: CFDictionary) -> [String: Any] { [:] }
+public func bridge(_ dictionary: [String: Any]) -> CFDictionary { CFDictionary() }
+public func bridge(_ data: Data) -> CFData { CFData() }
+public func bridge(_ string: CFString) -> String { "" }

@@ -2,7 +2,13 @@
 public import Observation
 
 @preconcurrency @MainActor
-public protocol DynamicProperty {}
+public protocol DynamicProperty {
+    mutating func update()
+}
+
+extension DynamicProperty {
+    public mutating func update() {}
+}
 
 @propertyWrapper
 public struct Environment<Value>: DynamicProperty {
@@ -58,8 +64,8 @@ extension View {
     public func alert(_ title: String, isPresented: Binding<Bool>) -> some View { self }
 }
 
-@MainActor @resultBuilder
-public enum ViewBuilder {
+@resultBuilder
+public struct ViewBuilder {
     public static func buildExpression<Content: View>(_ content: Content) -> Content { content }
     public static func buildBlock() -> EmptyView { EmptyView() }
     public static func buildIf<Content: View>(_ content: Content?) -> Content? { content }
