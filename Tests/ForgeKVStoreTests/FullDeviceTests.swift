@@ -51,6 +51,15 @@ import Testing
         #expect(recorder.damage.isEmpty)
     }
 
+    @Test("removes a value in a batch of its own", arguments: [FileKVStore.Sharing.exclusive, .shared])
+    func removingInBatch(_ sharing: FileKVStore.Sharing) throws {
+        let store = try open(sharing: sharing)
+        try store.set(KVKey<Int>("first"), value: 0)
+        _ = try fill(store)
+        try store.batch { $0.remove(KVKey<Int>("first")) }
+        #expect(try !store.keys().contains("first"))
+    }
+
     @Test("reserves space for removals again after a shared store was compacted")
     func refilling() throws {
         let store = try open(sharing: .shared)

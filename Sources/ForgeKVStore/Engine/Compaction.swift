@@ -13,7 +13,7 @@ extension KVEngine {
     /// Compacts the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
         try checkUse(.compact)
-        if let sharing = handle.sharing { return try compact(sharing) }
+        if let sharing { return try compact(sharing) }
         try withCompactionLock { (_) throws(KVStoreError) in
             // Damage that could not be set aside exists only in the old log.
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
@@ -39,7 +39,7 @@ extension KVEngine {
             return true
         }
         guard isMine else { return }
-        if let sharing = handle.sharing { return compactNow(sharing) }
+        if let sharing { return compactNow(sharing) }
         guard options.compactsInBackground else { return compactNow() }
         inBackground { $0.compactNow() }
     }
@@ -94,7 +94,7 @@ extension KVEngine {
                 throw error
             }
         } catch {
-            throw KVStoreError(error, .compact, store: handle.name)
+            throw KVStoreError(error, .compact, store: name)
         }
     }
 
@@ -190,7 +190,7 @@ extension KVEngine {
             defer { flushing.end(flushed: 0) }
             try writer.withLock { (writer) throws(FileSystemError) in try replaceLog(of: &writer, sharing) }
         } catch {
-            throw KVStoreError(error, .compact, store: handle.name)
+            throw KVStoreError(error, .compact, store: name)
         }
         // Until the name has reached the device, a power cut could bring the old log back.
         try flush()
@@ -228,7 +228,7 @@ extension KVEngine {
                 guard try sharing.page.isAlone() else { return }
                 guard writer.withLock({ $0.isWritable }) else { return }
             } catch {
-                throw KVStoreError(error, .synchronize, store: handle.name)
+                throw KVStoreError(error, .synchronize, store: name)
             }
             try flush()
             try appendFlushMarker()

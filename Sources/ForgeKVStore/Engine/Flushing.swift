@@ -25,21 +25,21 @@ extension KVEngine {
             do throws(FileSystemError) {
                 named = try handle.statusOfLog()
                 // Other processes that share the store may replace the log at any time.
-                guard handle.sharing == nil else { return }
+                guard sharing == nil else { return }
                 own = try handle.fileSystem.briefStatus(of: .descriptor(log.descriptor))
             } catch  where error.errno == .noSuchFileOrDirectory {
-                throw KVStoreError(.noStore, operation, store: handle.name, underlying: error)
+                throw KVStoreError(.noStore, operation, store: name, underlying: error)
             } catch {
-                throw KVStoreError(error, operation, store: handle.name)
+                throw KVStoreError(error, operation, store: name)
             }
             if named.inode == own.inode, named.sizeInBytes >= end { return }
             // This process may have replaced or emptied it meanwhile.
             let isCurrent = writer.withLock { $0.log.file === log && $0.log.restartCount == restarts }
             guard isCurrent else { continue }
-            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: handle.name) }
+            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: name) }
             // Records that are appended now would follow a gap.
             writer.withLock { $0.log.poison() }
-            throw KVStoreError(.damaged, operation, store: handle.name)
+            throw KVStoreError(.damaged, operation, store: name)
         }
     }
 
@@ -52,7 +52,7 @@ extension KVEngine {
         let flush = try writer.withLock { (writer) throws(KVStoreError) -> AppendLog.Flush? in
             guard writer.log.needsFlush(wanted) else { return nil }
             guard !writer.log.isPoisoned else {
-                throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name)
+                throw KVStoreError(.durabilityUnknown, .synchronize, store: name)
             }
             return writer.log.startFlush(directory: handle.directory)
         }
@@ -61,7 +61,7 @@ extension KVEngine {
             try flush.run()
         } catch {
             writer.withLock { $0.log.poison() }
-            throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name, underlying: error)
+            throw KVStoreError(.durabilityUnknown, .synchronize, store: name, underlying: error)
         }
         writer.withLock { $0.log.didFlush(flush) }
     }

@@ -12,7 +12,7 @@ extension KVEngine {
     func close() throws(KVStoreError) {
         try checkFork(.close)
         let inUse = KVStoreError(
-            .unavailable(.inUse(processID: options.processes.own.id)), .close, store: handle.name)
+            .unavailable(.inUse(processID: options.processes.own.id)), .close, store: name)
         // It would wait for itself, as would a handler of issues that is called by the closing.
         guard BackgroundJob.current == nil else { throw inUse }
         try closing.run(reentered: inUse) { () throws(KVStoreError) in try closeOnce() }
@@ -20,7 +20,7 @@ extension KVEngine {
 
     private func closeOnce() throws(KVStoreError) {
         // Calls in flight in a shared store end before; later ones see that it is being closed.
-        if let sharing = handle.sharing {
+        if let sharing {
             sharing.lock.drain(within: .zero) { enter(.leaving) }
         } else {
             enter(.leaving)
@@ -32,13 +32,13 @@ extension KVEngine {
             handle.release { enter(.left) }
         }
         let isWritable = try writer.withLock { (writer) throws(KVStoreError) in
-            guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: handle.name) }
+            guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: name) }
             return writer.isWritable
         }
         guard isWritable else { return }
         // Flushing and trimming would succeed in a directory that was removed, and hide that the log was truncated.
         try checkReachability(.close)
-        if let sharing = handle.sharing {
+        if let sharing {
             try close(sharing)
         } else {
             try withCompactionLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
@@ -92,7 +92,7 @@ extension KVEngine {
             do throws(FileSystemError) {
                 try change(&writer.log)
             } catch {
-                throw KVStoreError(error, .synchronize, store: handle.name)
+                throw KVStoreError(error, .synchronize, store: name)
             }
         }
     }

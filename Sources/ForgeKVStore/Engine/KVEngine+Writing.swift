@@ -1,10 +1,15 @@
+import CForgeKVStore
 import ForgeCoding
 import ForgeFileSystem
 import Logging
 import Synchronization
 
-// MARK: Setting a value
-
+/// How a store changes: every change is made by ``write(_:_:)``.
+///
+/// A value that is not known to be readable as the type that is to replace it is looked at without a lock, because that
+/// runs code of the app. The first attempt finds all such values of the change and makes none; then they are looked at,
+/// and set aside if they are unreadable; the second attempt makes the change. More attempts follow only if other
+/// writers have replaced some of the values meanwhile.
 extension KVEngine {
     /// Stores a value; returns issues for the caller to report.
     @inline(__always)
@@ -26,28 +31,14 @@ extension KVEngine {
     private func setPlain<Value: Codable & Sendable>(
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> [KVStoreIssue] {
-        guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: handle.name) }
+        guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: name) }
         guard !InlineTypes.isLong(value) else { return try setEncoded(value, for: key) }
-        var checked: CheckedRevisions?
-        while true {
-            let retryReason = try commitStep(.set) { (writer) throws(KVStoreError) in
-                let entry = writer.table.entry(of: key.identity)
-                if let entry, entry.kind != InlineTypes.kind(of: Value.self),
-                    let unverified = OverwritePolicy.unverified(in: entry, .encoded(key)), !checked.contains(unverified)
-                {
-                    return .unverified(unverified)
-                }
-                let bytes = InlineTypes.encode(value, by: &writer.encoder)
-                guard bytes.count <= options.valueLimit else {
-                    throw KVStoreError(.valueTooLarge, .set, store: handle.name)
-                }
-                let revision = try append(.set, .set, key.identity, bytes, &writer)
-                writer.table.store(
-                    EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
-                return nil
-            }
-            guard let retryReason else { return checked?.issues ?? [] }
-            try resolve(retryReason, for: key, &checked)
+        return try replaceValue(of: key, readable: InlineTypes.kind(of: Value.self)) {
+            (writer) throws(KVStoreError) in
+            let bytes = InlineTypes.encode(value, by: &writer.encoder)
+            guard bytes.count <= options.valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
+            let revision = try append(.set, .set, key.identity, bytes, &writer)
+            return EntryContent(value, revision: revision, encodedSize: bytes.count)
         }
     }
 
@@ -55,177 +46,285 @@ extension KVEngine {
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> [KVStoreIssue] {
         let encoded = try ValueTable.encoded(
-            value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: handle.name)
-        let type = CellType.encoded(key)
-        var checked: CheckedRevisions?
-        while true {
-            let retryReason = try commitStep(.set) { (writer) throws(KVStoreError) in
-                let entry = writer.table.entry(of: key.identity)
-                if let unverified = OverwritePolicy.unverified(in: entry, type), !checked.contains(unverified) {
-                    return .unverified(unverified)
-                }
-                let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
-                let cell = EncodedCell.copying(encoded.bytes, revision: revision, type: type)
-                writer.table.store(EntryContent(cell), key.identity, in: entry)
-                return nil
-            }
-            guard let retryReason else {
-                withExtendedLifetime(encoded) {}
-                return checked?.issues ?? []
-            }
-            try resolve(retryReason, for: key, &checked)
+            value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: name)
+        defer { withExtendedLifetime(encoded) {} }
+        return try replaceValue(of: key, readable: EntryContent.emptyKind) { (writer) throws(KVStoreError) in
+            let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
+            return EntryContent(EncodedCell.copying(encoded.bytes, revision: revision, type: .encoded(key)))
         }
     }
 
-    /// Stores a value that is encoded already.
-    func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
-        do throws(KVStoreError) {
-            guard bytes.count <= options.valueLimit else {
-                throw KVStoreError(.valueTooLarge, .set, store: handle.name)
-            }
-            _ = try commitStep(.set) { (writer) throws(KVStoreError) in
-                let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
-                    try append(.set, .set, name, bytes, &writer)
+    /// Replaces the value of a key by what `append` returns after it has appended a record. A present value of the kind
+    /// `readable` is known to be readable as the key's type.
+    @inline(__always)
+    private func replaceValue<Value>(
+        of key: KVKey<Value>, readable: UInt8, _ append: (inout Writer) throws(KVStoreError) -> EntryContent
+    ) throws(KVStoreError) -> [KVStoreIssue] {
+        var checked: CheckedValues?
+        while true {
+            let unverified = try write(.set) { (writer) throws(KVStoreError) -> ValueCell? in
+                let entry = writer.table.entry(of: key.identity)
+                if let entry, entry.kind != readable,
+                    let unverified = OverwritePolicy.unverified(in: entry, .encoded(key)), !checked.contains(unverified)
+                {
+                    return unverified
                 }
-                writer.table.store(EncodedCell(bytes, revision: revision), name)
+                writer.table.store(try append(&writer), key.identity, in: entry)
                 return nil
             }
-        } catch {
-            throw error.about(name)
+            guard let unverified else { break }
+            try resolve(
+                unverified, key.identity, isReadable: OverwritePolicy.isReadable(unverified, as: key), &checked)
         }
+        if changes.hasObservers { changes.notify([key.identity]) }
+        return checked?.issues ?? []
     }
 }
 
 // MARK: Other changes
 
 extension KVEngine {
-    func remove(_ name: KeyName) throws(KVStoreError) {
+    /// Stores a value that is encoded already.
+    func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) { try change(name, to: bytes, .set) }
+
+    func remove(_ name: KeyName) throws(KVStoreError) { try change(name, to: nil, .remove) }
+
+    private func change(
+        _ name: KeyName, to bytes: [UInt8]?, _ operation: KVStoreError.Operation
+    ) throws(KVStoreError) {
         do throws(KVStoreError) {
-            _ = try commitStep(.remove) { (writer) throws(KVStoreError) in
-                guard writer.table.revision(of: name) != nil else { return nil }
-                try appendRemove(name, &writer)
-                writer.table.remove(name)
-                return nil
-            }
+            let change = try PreparedBatch(
+                name, bytes, operation, valueLimit: options.valueLimit, store: self.name)
+            _ = try commit(change, operation)
         } catch {
             throw error.about(name)
         }
     }
 
-    /// Appends the record of a removal, on a full device with the block that a shared store keeps for that.
-    private func appendRemove(_ name: KeyName, _ writer: inout Writer) throws(KVStoreError) {
-        do throws(KVStoreError) {
-            _ = try append(.remove, .remove, name, .empty, &writer)
-        } catch {
-            guard handle.sharing != nil, error.isOutOfSpace,
-                !writer.log.isPoisoned, handle.removalReserve.release()
-            else { throw error }
-            _ = try append(.remove, .remove, name, .empty, &writer)
+    /// Makes changes together, if what they require holds; returns issues for the caller to report.
+    func commit(_ batch: KVBatch) throws(KVStoreError) -> [KVStoreIssue] {
+        try commit(PreparedBatch(batch, valueLimit: options.valueLimit, store: name), .batch)
+    }
+
+    private func commit(
+        _ batch: PreparedBatch, _ operation: KVStoreError.Operation
+    ) throws(KVStoreError) -> [KVStoreIssue] {
+        var checked: CheckedValues?
+        while true {
+            let unverified = try write(operation) { (writer) throws(KVStoreError) -> [PreparedBatch.UnverifiedValue] in
+                try batch.check(writer.table, store: name)
+                let unverified = batch.unverified(in: writer.table, except: checked?.revisions ?? [])
+                guard unverified.isEmpty, batch.changesSomething(in: writer.table) else { return unverified }
+                let revision = try append(batch, operation, &writer)
+                batch.apply(to: &writer.table, last: revision)
+                return []
+            }
+            guard !unverified.isEmpty else { break }
+            for value in unverified { try resolve(value.cell, value.name, isReadable: value.isReadable, &checked) }
         }
+        if changes.hasObservers { changes.notify(batch.changedNames) }
+        return checked?.issues ?? []
     }
 
     func removeAll() throws(KVStoreError) {
-        _ = try commitStep(.removeAll) { (writer) throws(KVStoreError) in
+        try write(.removeAll) { (writer) throws(KVStoreError) in
             try appendRemoveAll(&writer)
             writer.table.removeAll()
-            return nil
+        }
+        if changes.hasObservers { changes.notify(nil) }
+    }
+}
+
+// MARK: The step
+
+extension KVEngine {
+    /// The one step by which a store changes: acquires the locks, checks that the store can be written to, calls
+    /// `body`, releases the locks, and runs what is due.
+    ///
+    /// A shared store also acquires the lock of the store before, loads the records of other processes, and publishes
+    /// what was written.
+    ///
+    /// - Parameter body: Appends a record and then changes the table, or does neither.
+    @inline(__always)
+    func write<Result: Sendable>(
+        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Result
+    ) throws(KVStoreError) -> Result {
+        try checkFork(operation)
+        var tasks: PostWriteTasks = []
+        let result =
+            if let sharing {
+                try writeShared(sharing, operation) { (writer) throws(KVStoreError) in
+                    try change(&writer, operation, &tasks, body)
+                }
+            } else {
+                try writer.withLock { (writer) throws(KVStoreError) in
+                    try change(&writer, operation, &tasks, body)
+                }
+            }
+        if !tasks.isEmpty { run(tasks) }
+        return result
+    }
+
+    @inline(__always)
+    private func change<Result>(
+        _ writer: inout Writer, _ operation: KVStoreError.Operation, _ tasks: inout PostWriteTasks,
+        _ body: (inout Writer) throws(KVStoreError) -> Result
+    ) throws(KVStoreError) -> Result {
+        try check(writer, operation)
+        let result = try body(&writer)
+        tasks = writer.tasks(compactionFloor: options.compactionFloorInBytes)
+        return result
+    }
+
+    @inline(never)
+    private func run(_ tasks: PostWriteTasks) {
+        if tasks.contains(.garbage) {
+            // With a value may go code of its type: outside the lock.
+            _ = writer.withLock { $0.table.collectGarbage() }
+        }
+        if tasks.contains(.space) { prepareSpace() }
+        if tasks.contains(.compaction) { compactWhenDue() }
+    }
+
+    /// Throws in a child that was forked while the store was open on disk.
+    @inline(__always)
+    func checkFork(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+        if fork.isForkedChild, directory != nil { throw KVStoreError(.unavailable(.forked), operation, store: name) }
+    }
+
+    /// Throws if the store was closed, and in a child that was forked while it was open.
+    @inline(__always)
+    func checkUse(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+        try checkFork(operation)
+        guard isClosed else { return }
+        throw KVStoreError(.unavailable(.closed), operation, store: name)
+    }
+
+    /// Throws unless the store can be written to.
+    @inline(__always)
+    func check(_ writer: borrowing Writer, _ operation: KVStoreError.Operation) throws(KVStoreError) {
+        guard writer.log.isPoisoned || writer.obstacle != nil || isClosed else { return }
+        try checkUse(operation)
+        guard let obstacle = writer.obstacle else {
+            throw KVStoreError(.unavailable(.poisoned), operation, store: name)
+        }
+        guard obstacle.code != .readOnly else { throw KVStoreError(.readOnly, operation, store: name) }
+        throw KVStoreError(.unavailable(.inputOutput), operation, store: name, underlying: obstacle)
+    }
+}
+
+// MARK: Records
+
+extension KVEngine {
+    @inline(__always)
+    private func append(
+        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName, _ value: UnsafeRawBufferPointer,
+        _ writer: inout Writer
+    ) throws(KVStoreError) -> UInt64 {
+        do throws(FileSystemError) {
+            return try name.withBytes { (bytes) throws(FileSystemError) in
+                try writer.log.append(code, bytes, value)
+            }
+        } catch {
+            throw KVStoreError(error, operation, store: self.name)
+        }
+    }
+
+    /// Appends the record of a batch; returns the number of the last change. A single change is recorded as such, so
+    /// that a full device permits it if it is a removal.
+    private func append(
+        _ batch: PreparedBatch, _ operation: KVStoreError.Operation, _ writer: inout Writer
+    ) throws(KVStoreError) -> UInt64 {
+        guard let change = batch.onlyChange else {
+            do throws(FileSystemError) {
+                return try batch.content.withBytes { (content) throws(FileSystemError) in
+                    try writer.log.append(.batch, .empty, content, count: batch.count)
+                }
+            } catch {
+                throw KVStoreError(error, operation, store: name)
+            }
+        }
+        guard let bytes = change.bytes else { return try appendRemove(change.name, operation, &writer) }
+        return try bytes.withBytes { (bytes) throws(KVStoreError) in
+            try append(.set, operation, change.name, bytes, &writer)
+        }
+    }
+
+    /// Appends the record of a removal, on a full device with the block that a shared store keeps for that.
+    private func appendRemove(
+        _ name: KeyName, _ operation: KVStoreError.Operation, _ writer: inout Writer
+    ) throws(KVStoreError) -> UInt64 {
+        do throws(KVStoreError) {
+            return try append(.remove, operation, name, .empty, &writer)
+        } catch {
+            guard sharing != nil, error.isOutOfSpace, !writer.log.isPoisoned, handle.removalReserve.release() else {
+                throw error
+            }
+            return try append(.remove, operation, name, .empty, &writer)
         }
     }
 
     /// Makes the log hold nothing, by a record or, on a full device, by removing all records.
     private func appendRemoveAll(_ writer: inout Writer) throws(KVStoreError) {
         do throws(FileSystemError) {
-            _ = try writer.log.append(.removeAll, .empty, .empty)
-            return
+            do throws(FileSystemError) {
+                _ = try writer.log.append(.removeAll, .empty, .empty)
+            } catch  where error.isOutOfSpace && !writer.log.isPoisoned {
+                try writer.log.removeRecords()
+            }
         } catch {
-            guard error.isOutOfSpace, !writer.log.isPoisoned else {
-                throw KVStoreError(error, .removeAll, store: handle.name)
-            }
-        }
-        do throws(FileSystemError) {
-            try writer.log.removeRecords()
-        } catch {
-            throw KVStoreError(error, .removeAll, store: handle.name)
-        }
-    }
-
-    /// Makes changes together, if what they require holds; returns issues for the caller to report.
-    ///
-    /// The values that are not known to be readable as what replaces them are looked at outside the locks, all before
-    /// the second attempt: more attempts follow only if other writers have replaced some of them meanwhile.
-    func commit(_ batch: KVBatch) throws(KVStoreError) -> [KVStoreIssue] {
-        let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: handle.name)
-        var checked: CheckedRevisions?
-        while true {
-            var unverified: [PreparedBatch.UnverifiedValue] = []
-            _ = try commitStep(.batch) { (writer) throws(KVStoreError) in
-                try changes.check(writer.table, store: handle.name)
-                unverified = changes.unverified(in: writer.table, except: checked?.revisions ?? [])
-                guard unverified.isEmpty, !changes.isEmpty else { return nil }
-                let revision = try append(.batch, .batch, changes.content, count: changes.count, &writer)
-                changes.apply(to: &writer.table, last: revision)
-                return nil
-            }
-            guard !unverified.isEmpty else { return checked?.issues ?? [] }
-            for value in unverified {
-                try setAsideUnlessReadable(value.cell, value.name, isReadable: value.isReadable, &checked)
-            }
+            throw KVStoreError(error, .removeAll, store: name)
         }
     }
 }
 
-// MARK: Reasons to retry a write
+// MARK: Values that are to be replaced
 
 extension KVEngine {
-    /// Why a write has changed nothing and has to be tried again.
-    enum RetryReason {
-        /// The stored value may not be readable as the key's type.
-        case unverified(ValueCell)
-    }
-
-    @inline(never)
-    private func resolve<Value>(
-        _ retryReason: RetryReason, for key: KVKey<Value>, _ checked: inout CheckedRevisions?
-    ) throws(KVStoreError) {
-        switch retryReason {
-        case .unverified(let cell):
-            try setAsideUnlessReadable(
-                cell, key.identity, isReadable: OverwritePolicy.isReadable(cell, as: key), &checked)
-        }
-    }
-
     /// The values that were looked at for a write that is to replace them.
-    fileprivate struct CheckedRevisions {
+    fileprivate struct CheckedValues {
         var revisions: Set<UInt64> = []
         var issues: [KVStoreIssue] = []
     }
 
-    /// Sets a value aside unless it can be read.
+    /// Notes that a value was looked at, and sets it aside unless it is readable.
     @inline(never)
-    private func setAsideUnlessReadable(
-        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ checked: inout CheckedRevisions?
+    private func resolve(
+        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ checked: inout CheckedValues?
     ) throws(KVStoreError) {
-        var found = checked ?? CheckedRevisions()
-        if !isReadable {
-            func setAside() throws(KVStoreError) {
-                do throws(FileSystemError) {
-                    found.issues.append(
-                        .damage(try handle.quarantine.setAside(cell.bytes, of: name, revision: cell.revision)))
-                    let removedCount = try handle.quarantine.removeOldValues()
-                    if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
-                } catch {
-                    throw KVStoreError(error, .setAside, key: name.string, store: handle.name)
-                }
+        var values = checked ?? CheckedValues()
+        if !isReadable, let issue = try setAside(cell, of: name) { values.issues.append(issue) }
+        values.revisions.insert(cell.revision)
+        checked = values
+    }
+
+    /// Keeps a value that is to be replaced although it is unreadable: in a file, or in memory in a list.
+    private func setAside(_ cell: ValueCell, of name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
+        guard let directory else {
+            writer.withLock { writer in
+                // A write beside this one may have set it aside too.
+                guard !writer.setAside.contains(where: { $0.entry.revision == cell.revision }) else { return }
+                writer.setAside.append((name.string, KVEntry(cell)))
             }
-            // A process that opens the store meanwhile would sweep the file before it has its name.
-            if let sharing = handle.sharing { try withLock(sharing, .setAside, setAside) } else { try setAside() }
+            return nil
         }
-        found.revisions.insert(cell.revision)
-        checked = found
+        func copyToFile() throws(KVStoreError) -> KVStoreIssue {
+            do throws(FileSystemError) {
+                let report = try directory.quarantine.setAside(cell.bytes, of: name, revision: cell.revision)
+                let removedCount = try directory.quarantine.removeOldValues()
+                if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
+                return .damage(report)
+            } catch {
+                throw KVStoreError(error, .setAside, key: name.string, store: self.name)
+            }
+        }
+        guard let sharing else { return try copyToFile() }
+        // A process that opens the store meanwhile would sweep the file before it has its name.
+        return try withLock(sharing, .setAside, copyToFile)
     }
 }
 
-extension KVEngine.CheckedRevisions? {
+extension KVEngine.CheckedValues? {
     @inline(__always)
     fileprivate func contains(_ cell: ValueCell) -> Bool { self?.revisions.contains(cell.revision) ?? false }
 }
@@ -240,106 +339,74 @@ extension KVStoreError {
     }
 }
 
-/// The commit step of every change: acquire the locks, check that the log is writable, call the body, which appends a
-/// record and changes the table, release the locks, and run what is due.
-///
-/// It has two implementations, chosen when the store is opened: exclusive, under `writer`, and shared
-/// (`commitShared(_:_:)`), which also acquires the lock of the store and loads the records of other processes first.
+// MARK: The writer
+
 extension KVEngine {
-    /// Calls `body` under the locks. If it returns a retry reason, it has changed nothing.
+    /// The state that the lock `writer` protects.
+    struct Writer: ~Copyable, Sendable {
+        /// Without a file in memory.
+        var log: AppendLog
+        var table: TableWriter
+        var encoder = PlainEncoder()
+
+        /// Why nothing can be written, if the log was found in a state that could not be repaired.
+        var obstacle: KVStoreError?
+
+        /// The superseded bytes at which compaction is tried again after a failure; `.max` while one runs.
+        var compactionThreshold: Int64 = 0
+
+        /// The unreadable values of a store in memory that were to be replaced.
+        var setAside: [(name: String, entry: KVEntry)] = []
+
+        var isWritable: Bool { obstacle == nil && !log.isPoisoned }
+    }
+
+    /// The tasks that a write runs after it has released the locks.
+    struct PostWriteTasks: OptionSet, Sendable {
+        let rawValue: UInt8
+
+        static let compaction = PostWriteTasks(rawValue: 1)
+        static let garbage = PostWriteTasks(rawValue: 2)
+        static let space = PostWriteTasks(rawValue: 4)
+    }
+}
+
+extension KVEngine.Writer {
+    /// The bytes of superseded records.
     @inline(__always)
-    func commitStep(
-        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> RetryReason?
-    ) throws(KVStoreError) -> RetryReason? {
-        try checkFork(operation)
-        var tasks: PostWriteTasks = []
-        let retryReason =
-            if let sharing = handle.sharing {
-                try commitShared(sharing, operation) { (writer) throws(KVStoreError) in
-                    try change(&writer, operation, &tasks, body)
-                }
-            } else {
-                try writer.withLock { (writer) throws(KVStoreError) in
-                    try change(&writer, operation, &tasks, body)
-                }
-            }
-        if !tasks.isEmpty { run(tasks) }
-        return retryReason
+    var supersededBytes: Int64 { log.recordBytes - table.liveBytes }
+
+    /// Whether more than half of the log is superseded, which is worth a compaction when the store is closed.
+    var isMostlySuperseded: Bool { supersededBytes > table.liveBytes && supersededBytes > 4096 }
+
+    /// Whether so much of the log is superseded that compaction is worth its cost.
+    @inline(__always)
+    func isCompactionDue(floor: Int) -> Bool {
+        let superseded = supersededBytes
+        return superseded - table.liveBytes > Int64(floor) && superseded > compactionThreshold
     }
+
+    /// Postpones the next attempt after a failed compaction.
+    mutating func postponeCompaction() { compactionThreshold = 2 * supersededBytes }
 
     @inline(__always)
-    private func change(
-        _ writer: inout Writer, _ operation: KVStoreError.Operation, _ tasks: inout PostWriteTasks,
-        _ body: (inout Writer) throws(KVStoreError) -> RetryReason?
-    ) throws(KVStoreError) -> RetryReason? {
-        try check(writer, operation)
-        let retryReason = try body(&writer)
-        tasks = writer.tasks(compactionFloor: options.compactionFloorInBytes)
-        return retryReason
+    func tasks(compactionFloor: Int) -> KVEngine.PostWriteTasks {
+        var tasks: KVEngine.PostWriteTasks = []
+        if isCompactionDue(floor: compactionFloor) { tasks.insert(.compaction) }
+        if table.hasGarbage { tasks.insert(.garbage) }
+        if log.wantsSpace { tasks.insert(.space) }
+        return tasks
     }
+}
 
-    @inline(never)
-    private func run(_ tasks: PostWriteTasks) {
-        if tasks.contains(.garbage) {
-            // With a value may go code of its type: outside the lock.
-            _ = writer.withLock { $0.table.collectGarbage() }
-        }
-        if tasks.contains(.space) { prepareSpace() }
-        if tasks.contains(.compaction) { compactWhenDue() }
-    }
+/// Detects that the process has forked since the detector was created (`pthread_atfork(3)`).
+///
+/// A forked child has copies of the parent's descriptors and mappings: what it wrote would overwrite what the parent
+/// writes, and its unlocking would release the parent's lock. A child made by a bare `clone(2)` is not detected.
+struct ForkDetector: Sendable {
+    private let count = forge_start_counting_forks()
 
+    /// Whether this process is a forked child of the process that created the detector.
     @inline(__always)
-    func append(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName, _ value: UnsafeRawBufferPointer,
-        _ writer: inout Writer
-    ) throws(KVStoreError) -> UInt64 {
-        do throws(FileSystemError) {
-            return try name.withBytes { (bytes) throws(FileSystemError) in
-                try writer.log.append(code, bytes, value)
-            }
-        } catch {
-            throw KVStoreError(error, operation, store: handle.name)
-        }
-    }
-
-    /// Appends a record that is about no key.
-    func append(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ content: [UInt8], count: UInt64 = 1,
-        _ writer: inout Writer
-    ) throws(KVStoreError) -> UInt64 {
-        do throws(FileSystemError) {
-            return try content.withBytes { (content) throws(FileSystemError) in
-                try writer.log.append(code, .empty, content, count: count)
-            }
-        } catch {
-            throw KVStoreError(error, operation, store: handle.name)
-        }
-    }
-
-    /// Throws in a child that was forked while the store was open.
-    @inline(__always)
-    func checkFork(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        guard fork.isForkedChild else { return }
-        throw KVStoreError(.unavailable(.forked), operation, store: handle.name)
-    }
-
-    /// Throws if the store was closed, and in a child that was forked while it was open.
-    @inline(__always)
-    func checkUse(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        try checkFork(operation)
-        guard isClosed else { return }
-        throw KVStoreError(.unavailable(.closed), operation, store: handle.name)
-    }
-
-    /// Throws unless the log can be written to.
-    @inline(__always)
-    func check(_ writer: borrowing Writer, _ operation: KVStoreError.Operation) throws(KVStoreError) {
-        guard writer.log.isPoisoned || writer.obstacle != nil || isClosed else { return }
-        try checkUse(operation)
-        guard let obstacle = writer.obstacle else {
-            throw KVStoreError(.unavailable(.poisoned), operation, store: handle.name)
-        }
-        guard obstacle.code != .readOnly else { throw KVStoreError(.readOnly, operation, store: handle.name) }
-        throw KVStoreError(.unavailable(.inputOutput), operation, store: handle.name, underlying: obstacle)
-    }
+    var isForkedChild: Bool { forge_forks() != count }
 }

@@ -1,19 +1,26 @@
 import CForgeKVStore
 import Dispatch
-import ForgeCoding
 import ForgeFileSystem
 import Foundation
 import Logging
 import Synchronization
 import SystemPackage
 
-/// The one object of this process that reads and writes a store's log; all `FileKVStore` objects over the store share
-/// it.
+/// A store: its table, and on disk its log. All `FileKVStore` objects of this process over one directory share an
+/// engine; every `InMemoryKVStore` has one of its own, without a directory and a log file.
 ///
 /// Reads are lock-free. Lock order: `compacting`, `flushing`, `writer`. Writes do not hold `writer` across a flush; the
 /// end of a compaction, `removeAll` on a full device and the removal of a failed record do.
 final class KVEngine: Sendable {
-    let handle: StoreHandle
+    /// The directory of the store; nil in memory.
+    let directory: StoreHandle?
+
+    /// State for sharing; nil unless other processes may have the store open.
+    let sharing: EngineSharing?
+
+    /// The path of the directory as errors show it; nil in memory.
+    let name: String?
+
     let table: ValueTable
     let options: FileKVStore.Options
 
@@ -51,6 +58,7 @@ final class KVEngine: Sendable {
     /// Jobs in other threads.
     let background = DispatchGroup()
 
+    /// Opens the store in a directory that is locked.
     init(_ handle: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { handle.sharing?.lock.release() }
         var options = options
@@ -63,9 +71,29 @@ final class KVEngine: Sendable {
         try Self.share(&opened, at: handle)
         openingIssues = Mutex(opening.issues)
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
-        self.handle = handle
+        directory = handle
+        sharing = handle.sharing
+        name = handle.name
         self.table = table
         self.options = options
+    }
+
+    /// An empty store in memory.
+    init(inMemory options: FileKVStore.Options) {
+        let table = ValueTable()
+        openingIssues = Mutex([])
+        writer = Mutex(Writer(log: AppendLog(), table: TableWriter(table)))
+        directory = nil
+        sharing = nil
+        name = nil
+        self.table = table
+        self.options = options
+    }
+
+    /// The directory of a store on disk.
+    var handle: StoreHandle {
+        guard let directory else { preconditionFailure("a store in memory has no directory") }
+        return directory
     }
 }
 
@@ -91,59 +119,7 @@ extension KVEngine {
     }
 }
 
-extension KVEngine {
-    /// The state that the lock `writer` protects.
-    struct Writer: ~Copyable, Sendable {
-        var log: AppendLog
-        var table: TableWriter
-        var encoder = PlainEncoder()
-
-        /// Why nothing can be written, if the log was found in a state that could not be repaired.
-        var obstacle: KVStoreError?
-
-        /// The superseded bytes at which compaction is tried again after a failure; `.max` while one runs.
-        var compactionThreshold: Int64 = 0
-
-        var isWritable: Bool { obstacle == nil && !log.isPoisoned }
-    }
-
-    /// The tasks that a write runs after it has released the locks.
-    struct PostWriteTasks: OptionSet, Sendable {
-        let rawValue: UInt8
-
-        static let compaction = PostWriteTasks(rawValue: 1)
-        static let garbage = PostWriteTasks(rawValue: 2)
-        static let space = PostWriteTasks(rawValue: 4)
-    }
-}
-
-extension KVEngine.Writer {
-    /// The bytes of superseded records.
-    @inline(__always)
-    var supersededBytes: Int64 { log.recordBytes - table.liveBytes }
-
-    /// Whether more than half of the log is superseded, which is worth a compaction when the store is closed.
-    var isMostlySuperseded: Bool { supersededBytes > table.liveBytes && supersededBytes > 4096 }
-
-    /// Whether so much of the log is superseded that compaction is worth its cost.
-    @inline(__always)
-    func isCompactionDue(floor: Int) -> Bool {
-        let superseded = supersededBytes
-        return superseded - table.liveBytes > Int64(floor) && superseded > compactionThreshold
-    }
-
-    /// Postpones the next attempt after a failed compaction.
-    mutating func postponeCompaction() { compactionThreshold = 2 * supersededBytes }
-
-    @inline(__always)
-    func tasks(compactionFloor: Int) -> KVEngine.PostWriteTasks {
-        var tasks: KVEngine.PostWriteTasks = []
-        if isCompactionDue(floor: compactionFloor) { tasks.insert(.compaction) }
-        if table.hasGarbage { tasks.insert(.garbage) }
-        if log.wantsSpace { tasks.insert(.space) }
-        return tasks
-    }
-}
+// MARK: Reading
 
 extension KVEngine {
     /// The value of a key whose look-up was interrupted.
@@ -179,14 +155,39 @@ extension KVEngine {
         }
     }
 
+    /// The value of a key as `get` returns it, or the error of a value that cannot be decoded.
+    func read<Value>(_ key: KVKey<Value>) throws(KVStoreError) -> Value? {
+        try key.identity.validate(.read, in: name)
+        try loadRemoteChanges(.read, about: key.identity)
+        do throws(UndecodableValue) {
+            do throws(TableView.Interruption) {
+                return try table.view.value(of: key)
+            } catch {
+                return try value(of: key, after: error)
+            }
+        } catch {
+            throw KVStoreError(decoding: error.cause, .read, key: key.name, store: name)
+        }
+    }
+
+    /// The cell of a name, with what other processes have written.
+    func cell(named text: String) throws(KVStoreError) -> ValueCell? {
+        let name = KeyName(text)
+        try name.validate(.read, in: self.name)
+        try loadRemoteChanges(.read, about: name)
+        return cell(of: name)
+    }
+
     /// The names of all keys.
     func names() throws(KVStoreError) -> [String] {
+        try loadRemoteChanges(.keys)
         try checkFork(.keys)
         return collect(withValues: false).names
     }
 
     /// All names and values at one moment.
     func snapshot() throws(KVStoreError) -> KVSnapshot {
+        try loadRemoteChanges(.snapshot)
         try checkFork(.snapshot)
         return collect(withValues: true).snapshot
     }
@@ -250,16 +251,4 @@ final class BackgroundJob: Sendable {
         group.leave()
         for work in deferred.withLock({ $0 }) { work() }
     }
-}
-
-/// Detects that the process has forked since the detector was created (`pthread_atfork(3)`).
-///
-/// A forked child has copies of the parent's descriptors and mappings: what it wrote would overwrite what the parent
-/// writes, and its unlocking would release the parent's lock. A child made by a bare `clone(2)` is not detected.
-struct ForkDetector: Sendable {
-    private let count = forge_start_counting_forks()
-
-    /// Whether this process is a forked child of the process that created the detector.
-    @inline(__always)
-    var isForkedChild: Bool { forge_forks() != count }
 }

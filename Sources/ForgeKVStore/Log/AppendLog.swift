@@ -4,9 +4,10 @@ import SystemPackage
 /// An open log with a known end, to which records are appended: stored into reserved, mapped space, or, where files
 /// cannot be mapped, with one write each.
 ///
-/// A record survives a kill of the process once `append` returns, and a power cut after a flush.
+/// A record survives a kill of the process once `append` returns, and a power cut after a flush. The log of a store in
+/// memory has no file: it keeps no record, and only numbers the changes.
 struct AppendLog: ~Copyable, Sendable {
-    let file: LogFile
+    private let openFile: LogFile?
 
     /// The offset of the next record.
     private(set) var end: Int64
@@ -45,13 +46,27 @@ struct AppendLog: ~Copyable, Sendable {
     init(
         _ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, endsFlushed: Bool, space: LogSpace
     ) {
-        self.file = file
+        openFile = file
         self.end = end
         self.sequence = sequence
         self.flushedSequence = flushedSequence
         self.endsFlushed = endsFlushed
         self.space = space
         checksum = file.header.fileID.checksum
+    }
+
+    /// A log without a file.
+    init() {
+        openFile = nil
+        (end, sequence, flushedSequence, endsFlushed) = (Int64(LogHeader.size), 0, 0, true)
+        space = LogSpace(LogSpace.Options(isMapped: false))
+        checksum = CRC32C()
+    }
+
+    /// The file of a log on disk.
+    var file: LogFile {
+        guard let openFile else { preconditionFailure("a log in memory has no file") }
+        return openFile
     }
 
     /// Appends a record.
@@ -69,6 +84,10 @@ struct AppendLog: ~Copyable, Sendable {
         _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
     ) throws(FileSystemError) -> UInt64 {
         guard sequence < LogRecord.maximumSequence - count else { throw FileSystemError(.write, .overflow) }
+        guard openFile != nil else {
+            sequence += count
+            return sequence
+        }
         if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
         let size = LogRecord.size(nameCount: name.count, valueSize: value.count)
         if hasTail { try dropTailLeftWhileLocked() }

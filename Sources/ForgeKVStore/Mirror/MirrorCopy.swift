@@ -176,9 +176,11 @@ final class MirrorCopyWriter: Sendable {
 
     /// Calls `change`, which gives `names`, or with nil any names, the values of a position in memory, and schedules
     /// their write to the copy.
-    func record(_ names: [KeyName]?, _ position: MirrorState.Position, _ change: () -> Void) {
-        state.withLock { state in
-            change()
+    func record(
+        _ names: [KeyName]?, _ position: MirrorState.Position, _ change: () throws(KVStoreError) -> Void
+    ) throws(KVStoreError) {
+        try state.withLock { (state) throws(KVStoreError) in
+            try change()
             guard names != [] || position != state.position else { return }
             (state.position, state.isBehind) = (position, true)
             if let names { state.names?.formUnion(names) }
@@ -249,41 +251,39 @@ extension InMemoryKVStore {
 
     /// Stores a list in an empty store, in one write. Short values go to the table's arena, which takes less memory
     /// than an object for each.
-    func load(_ list: MirroredList) {
-        change { writer in
+    func load(_ list: MirroredList) throws(KVStoreError) {
+        try change(reporting: list.lazy.map { KeyName($0.name) }) { table in
             // Gives up the memory of values that were removed.
-            writer.table.removeAll()
-            writer.table.reserve(list.count)
+            table.removeAll()
+            table.reserve(list.count)
             for (var name, entry) in list {
                 name.withUTF8 { name in
                     entry.bytes.withUnsafeBytes { bytes in
-                        writer.table.store(bytes, revision: entry.revision, named: UnsafeRawBufferPointer(name))
+                        table.store(bytes, revision: entry.revision, named: UnsafeRawBufferPointer(name))
                     }
                 }
             }
         }
-        report(list.lazy.map { KeyName($0.name) })
     }
 
     /// Applies changes in one write, and reports to the observers the names whose bytes they change.
-    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
-        change { writer in
+    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) throws(KVStoreError) {
+        try change(reporting: names) { table in
             for change in changes {
                 if let entry = change.entry {
-                    writer.table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
+                    table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
                 } else {
-                    writer.table.remove(change.name)
+                    table.remove(change.name)
                 }
             }
         }
-        report(names)
     }
 
     /// The revision of the value of a name; nil if it is absent.
     func revision(of name: KeyName) -> UInt64? { cell(of: name)?.revision }
 
     /// The changes that lead to the content of a list, and the names whose bytes they change.
-    func difference(to list: MirroredList) -> (changes: [MirroredChange], names: [KeyName]) {
+    func difference(to list: MirroredList) throws -> (changes: [MirroredChange], names: [KeyName]) {
         var changes: [MirroredChange] = []
         var names: [KeyName] = []
         var listed = Set<KeyName>(minimumCapacity: list.count)
@@ -296,7 +296,7 @@ extension InMemoryKVStore {
             changes.append(MirroredChange(name: name, entry: entry))
             if !hasEqualBytes { names.append(name) }
         }
-        for name in presentNames where !listed.contains(name) {
+        for name in try keys().lazy.map(KeyName.init) where !listed.contains(name) {
             changes.append(MirroredChange(name: name, entry: nil))
             names.append(name)
         }

@@ -24,7 +24,7 @@ final class MirrorFeed: Sendable {
         self.memory = memory
         let copy = try configuration.copy.map { try MirrorCopy($0) }
         let (content, position) = try copy?.content() ?? ([], MirrorState.Position())
-        memory.load(content)
+        try memory.load(content)
         self.copy = copy.map { MirrorCopyWriter($0, of: memory, at: position) }
         state = Mutex(MirrorState(position))
     }
@@ -162,7 +162,9 @@ final class MirrorFeed: Sendable {
         }
         let position = state.withLock { $0.position(upTo: update.revision) }
         let names = changes.map(\.name)
-        change(names, position) { memory.apply(changes, reporting: names) }
+        try change(names, position) { () throws(KVStoreError) in
+            try memory.apply(changes, reporting: names)
+        }
         state.withLock { $0.didReceive(changes.count, upTo: position) }
         resumeWaiters()
     }
@@ -175,11 +177,11 @@ final class MirrorFeed: Sendable {
         let (entries, position) = try await readList()
         try Task.checkCancellation()
         if memory.isEmpty, !entries.isEmpty {
-            change(nil, position) { memory.load(entries) }
+            try change(nil, position) { () throws(KVStoreError) in try memory.load(entries) }
         } else {
-            let difference = memory.difference(to: entries)
-            change(difference.changes.map(\.name), position) {
-                memory.apply(difference.changes, reporting: difference.names)
+            let difference = try memory.difference(to: entries)
+            try change(difference.changes.map(\.name), position) { () throws(KVStoreError) in
+                try memory.apply(difference.changes, reporting: difference.names)
             }
         }
         state.withLock { $0.didList(position, asked: asked) }
@@ -188,9 +190,11 @@ final class MirrorFeed: Sendable {
 
     /// Calls `body`, which changes the values of `names` in memory, or with nil of any name, and schedules the same
     /// changes of the copy.
-    private func change(_ names: [KeyName]?, _ position: MirrorState.Position, _ body: () -> Void) {
-        guard let copy else { return body() }
-        copy.record(names, position, body)
+    private func change(
+        _ names: [KeyName]?, _ position: MirrorState.Position, _ body: () throws(KVStoreError) -> Void
+    ) throws(KVStoreError) {
+        guard let copy else { return try body() }
+        try copy.record(names, position, body)
     }
 }
 

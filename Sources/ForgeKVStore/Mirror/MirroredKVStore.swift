@@ -64,6 +64,10 @@ public final class MirroredKVStore: KVRawStoring {
 
     // MARK: Reading
 
+    @_specialize(where T == Int)
+    @_specialize(where T == String)
+    @_specialize(where T == Bool)
+    @_specialize(where T == Double)
     public func get<T>(_ key: KVKey<T>) -> T? {
         do throws(TableView.Interruption) {
             return try table.value(of: key)

@@ -12,7 +12,7 @@ extension KVEngine {
     /// The commit step of a shared store: calls `body` under the lock of the store, with all records of other processes
     /// applied, and publishes what it wrote.
     @inline(never)
-    func commitShared<Result: ~Copyable & Sendable>(
+    func writeShared<Result: ~Copyable & Sendable>(
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation,
         _ body: (inout Writer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
@@ -28,7 +28,7 @@ extension KVEngine {
     /// Reads what other processes have written.
     @inline(__always)
     func loadRemoteChanges(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        if let sharing = handle.sharing, sharing.mayHaveRemoteChanges, !isClosed {
+        if let sharing, sharing.mayHaveRemoteChanges, !isClosed {
             try loadRemoteChanges(sharing, operation, within: sharing.timeout)
         }
     }
@@ -47,7 +47,7 @@ extension KVEngine {
     /// known of the store stays. If another process holds the lock, a background job waits for it.
     @inline(never)
     func loadRemoteChangesOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
-        guard let sharing = handle.sharing, !isClosed else { return }
+        guard let sharing, !isClosed else { return }
         do throws(KVStoreError) {
             try loadRemoteChanges(sharing, operation, within: sharing.isRetrying ? .zero : Self.patienceOfGet)
         } catch {
@@ -186,7 +186,7 @@ extension KVEngine {
 
     /// Calls a handler with the names that other processes have changed, until the observation goes.
     func observe(_ handler: @escaping SharingWatch.Handler) -> KVObservation? {
-        guard let sharing = handle.sharing else { return nil }
+        guard let sharing else { return nil }
         return sharing.watch.add(handler) { [weak self] in
             guard let self, sharing.mayHaveRemoteChanges else { return }
             loadRemoteChangesOrReport(.get)

@@ -132,7 +132,7 @@ public final class FileKVStore: KVTransactionalStoring {
         self.use = use
         engine = use.engine
         table = engine.table.view
-        sharing = engine.handle.sharing
+        sharing = engine.sharing
         self.options = options
         engine.takeOpeningIssues().forEach(options.report)
     }
@@ -162,7 +162,7 @@ public final class FileKVStore: KVTransactionalStoring {
         do throws(FileSystemError) {
             return try engine.handle.quarantine.reports()
         } catch {
-            throw KVStoreError(error, .open, store: engine.handle.name)
+            throw KVStoreError(error, .open, store: engine.name)
         }
     }
 }
@@ -170,6 +170,10 @@ public final class FileKVStore: KVTransactionalStoring {
 // MARK: KVTransactionalStoring
 
 extension FileKVStore {
+    @_specialize(where T == Int)
+    @_specialize(where T == String)
+    @_specialize(where T == Bool)
+    @_specialize(where T == Double)
     public func get<T>(_ key: KVKey<T>) -> T? {
         if let sharing, sharing.mayHaveRemoteChanges { engine.loadRemoteChangesOrReport(.get, about: key.identity) }
         do throws(TableView.Interruption) {
@@ -184,47 +188,22 @@ extension FileKVStore {
         do throws(UndecodableValue) {
             return try engine.value(of: key, after: interruption)
         } catch {
-            if error.isFirstReport { options.report(.undecodable(undecodable(key.name, .get, error))) }
+            if error.isFirstReport {
+                options.report(
+                    .undecodable(KVStoreError(decoding: error.cause, .get, key: key.name, store: engine.name)))
+            }
             return nil
         }
     }
 
-    public func read<T>(_ key: KVKey<T>) throws -> T? {
-        try key.identity.validate(.read, in: engine.handle.name)
-        try engine.loadRemoteChanges(.read, about: key.identity)
-        do throws(TableView.Interruption) {
-            return try table.value(of: key)
-        } catch {
-            return try read(key, after: error)
-        }
-    }
-
-    @inline(never)
-    private func read<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) throws -> T? {
-        do throws(UndecodableValue) {
-            return try engine.value(of: key, after: interruption)
-        } catch {
-            throw undecodable(key.name, .read, error)
-        }
-    }
-
-    private func undecodable(
-        _ name: String, _ operation: KVStoreError.Operation, _ error: UndecodableValue
-    ) -> KVStoreError {
-        KVStoreError(decoding: error.cause, operation, key: name, store: engine.handle.name)
-    }
+    public func read<T>(_ key: KVKey<T>) throws -> T? { try engine.read(key) }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let issues = try engine.set(value, for: key)
-        if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
         if !issues.isEmpty { issues.forEach(options.report) }
     }
 
-    public func remove<T>(_ key: KVKey<T>) throws {
-        try key.identity.validate(.remove, in: engine.handle.name)
-        try engine.remove(key.identity)
-        if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
-    }
+    public func remove<T>(_ key: KVKey<T>) throws { try engine.remove(key.identity) }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
         if let sharing, sharing.mayHaveRemoteChanges {
@@ -233,56 +212,23 @@ extension FileKVStore {
         return engine.cell(of: key.identity) != nil
     }
 
-    public func removeAll() throws {
-        try engine.removeAll()
-        if engine.changes.hasObservers { engine.changes.notify(nil) }
-    }
+    public func removeAll() throws { try engine.removeAll() }
 
-    public func keys() throws -> [String] {
-        try engine.loadRemoteChanges(.keys)
-        return try engine.names()
-    }
+    public func keys() throws -> [String] { try engine.names() }
 
-    public func rawValue(named name: String) throws -> [UInt8]? {
-        let name = KeyName(name)
-        try name.validate(.read, in: engine.handle.name)
-        try engine.loadRemoteChanges(.read, about: name)
-        return engine.cell(of: name)?.bytes
-    }
+    public func rawValue(named name: String) throws -> [UInt8]? { try engine.cell(named: name)?.bytes }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        let name = KeyName(name)
-        try name.validate(.set, in: engine.handle.name)
-        try engine.set(bytes, named: name)
-        if engine.changes.hasObservers { engine.changes.notify([name]) }
+        try engine.set(bytes, named: KeyName(name))
     }
 
-    public func removeValue(named name: String) throws {
-        let name = KeyName(name)
-        try name.validate(.remove, in: engine.handle.name)
-        try engine.remove(name)
-        if engine.changes.hasObservers { engine.changes.notify([name]) }
-    }
+    public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
 
-    public func entry(named name: String) throws -> KVEntry? {
-        let name = KeyName(name)
-        try name.validate(.read, in: engine.handle.name)
-        try engine.loadRemoteChanges(.read, about: name)
-        return engine.cell(of: name).map { KVEntry($0) }
-    }
+    public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
 
-    public func snapshot() throws -> KVSnapshot {
-        try engine.loadRemoteChanges(.snapshot)
-        return try engine.snapshot()
-    }
+    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
 
-    public func commit(_ batch: KVBatch) throws {
-        let issues = try engine.commit(batch)
-        if engine.changes.hasObservers, !batch.changes.isEmpty {
-            engine.changes.notify(batch.changes.map { KeyName($0.name) })
-        }
-        issues.forEach(options.report)
-    }
+    public func commit(_ batch: KVBatch) throws { try engine.commit(batch).forEach(options.report) }
 }
 
 extension FileKVStore {

@@ -1,247 +1,95 @@
-import ForgeCoding
 import Synchronization
 
 /// A key-value store in memory, for tests: it behaves like ``FileKVStore``, without persistence.
 ///
-/// Values are encoded when set and decoded when read, by the same code as on disk, so a value that cannot be encoded
-/// fails here too, and values are rounded in the same way.
+/// It is the same engine without a log. Values are encoded when set and decoded when read, by the same code as on disk,
+/// so a value that cannot be encoded fails here too, and values are rounded in the same way.
 public final class InMemoryKVStore: KVTransactionalStoring {
-    private let table: ValueTable
-    private let writer: Mutex<Writer>
-    private let maximumValueSize: Int
-    private let changes = ChangeObservers()
+    private let engine: KVEngine
 
-    struct Writer: ~Copyable, Sendable {
-        var table: TableWriter
-        var revision: UInt64 = 0
-        var setAside: [(name: String, entry: KVEntry)] = []
-    }
+    /// The engine's table, cached here: valid for the lifetime of the engine, and readable without a lock.
+    private nonisolated(unsafe) let table: TableView
 
     /// Creates an empty store.
     ///
-    /// - Parameter maximumValueSizeInBytes: The maximum size of an encoded value; a larger one is refused with
-    ///   `.valueTooLarge`.
+    /// - Parameter maximumValueSizeInBytes: The maximum size of an encoded value, at most 4 GiB; a larger one is refused
+    ///   with `.valueTooLarge`.
     public init(maximumValueSizeInBytes: Int = FileKVStore.Options().maximumValueSizeInBytes) {
-        let table = ValueTable()
-        self.table = table
-        writer = Mutex(Writer(table: TableWriter(table)))
-        maximumValueSize = maximumValueSizeInBytes
+        engine = KVEngine(inMemory: FileKVStore.Options(maximumValueSizeInBytes: maximumValueSizeInBytes))
+        table = engine.table.view
     }
 
+    @_specialize(where T == Int)
+    @_specialize(where T == String)
+    @_specialize(where T == Bool)
+    @_specialize(where T == Double)
     public func get<T>(_ key: KVKey<T>) -> T? {
+        do throws(TableView.Interruption) {
+            return try table.value(of: key)
+        } catch {
+            return get(key, after: error)
+        }
+    }
+
+    @inline(never)
+    private func get<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) -> T? {
         do throws(UndecodableValue) {
-            return try value(of: key)
+            return try engine.value(of: key, after: interruption)
         } catch {
             return nil
         }
     }
 
-    public func read<T>(_ key: KVKey<T>) throws -> T? {
-        try key.identity.validate(.read, in: nil)
-        do throws(UndecodableValue) {
-            return try value(of: key)
-        } catch {
-            throw KVStoreError(decoding: error.cause, .read, key: key.name)
-        }
-    }
+    public func read<T>(_ key: KVKey<T>) throws -> T? { try engine.read(key) }
 
-    private func value<T>(of key: KVKey<T>) throws(UndecodableValue) -> T? {
-        while true {
-            do throws(TableView.Interruption) {
-                return try table.view.value(of: key)
-            } catch {
-                guard case .encoded(let cell) = error else {
-                    waitForWriter()
-                    continue
-                }
-                return try table.decode(cell, of: key) { content in
-                    writer.withLock { $0.table.replace(cell, by: content, key.identity) }
-                }
-            }
-        }
-    }
+    public func set<T>(_ key: KVKey<T>, value: T) throws { _ = try engine.set(value, for: key) }
 
-    func cell(of name: KeyName) -> ValueCell? {
-        while true {
-            do throws(TableView.Interruption) {
-                return try table.view.cell(of: name)
-            } catch {
-                waitForWriter()
-            }
-        }
-    }
+    public func remove<T>(_ key: KVKey<T>) throws { try engine.remove(key.identity) }
 
-    private func waitForWriter() { writer.withLock { _ in } }
+    public func contains<T>(_ key: KVKey<T>) -> Bool { engine.cell(of: key.identity) != nil }
 
-    public func set<T>(_ key: KVKey<T>, value: T) throws {
-        let encoded = try ValueTable.encoded(
-            value, key.identity, version: key.schemaVersion, maximumSize: maximumValueSize, store: nil)
-        var unreadable: ValueCell?
-        var readable: ValueCell?
-        while let unverified = store(value, encoded.bytes, key, unreadable: unreadable, readable: readable) {
-            if OverwritePolicy.isReadable(unverified, as: key) {
-                readable = unverified
-            } else {
-                unreadable = unverified
-            }
-        }
-        withExtendedLifetime(encoded) {}
-        if changes.hasObservers { changes.notify([key.identity]) }
-    }
+    public func removeAll() throws { try engine.removeAll() }
 
-    /// Stores a value, unless the value that it would replace must be checked first.
-    private func store<T>(
-        _ value: T, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<T>, unreadable: ValueCell?, readable: ValueCell?
-    ) -> ValueCell? {
-        var unverified: ValueCell?
-        change { writer in
-            let entry = writer.table.entry(of: key.identity)
-            if let found = OverwritePolicy.unverified(in: entry, .encoded(key)), found.revision != readable?.revision {
-                guard found.revision == unreadable?.revision else {
-                    unverified = found
-                    return
-                }
-                writer.setAside.append((key.name, KVEntry(found)))
-            }
-            writer.revision += 1
-            writer.table.store(
-                ValueTable.content(value, bytes, key, revision: writer.revision), key.identity, in: entry)
-        }
-        return unverified
-    }
+    public func keys() throws -> [String] { try engine.names() }
 
-    /// The values that could not be decoded as the type that replaced them, in the order of their replacement.
-    public var setAside: [(name: String, entry: KVEntry)] { writer.withLock { $0.setAside } }
-
-    public func remove<T>(_ key: KVKey<T>) throws {
-        try key.identity.validate(.remove, in: nil)
-        change { _, table in table.remove(key.identity) }
-        if changes.hasObservers { changes.notify([key.identity]) }
-    }
-
-    public func contains<T>(_ key: KVKey<T>) -> Bool {
-        cell(of: key.identity) != nil
-    }
-
-    public func removeAll() throws {
-        change { _, table in table.removeAll() }
-        if changes.hasObservers { changes.notify(nil) }
-    }
-
-    public func keys() throws -> [String] { collect(withValues: false).names }
-
-    /// The names that have a value.
-    var presentNames: [KeyName] { collect(withValues: false).names.map { KeyName($0) } }
-
-    private func collect(withValues: Bool) -> TableScan {
-        TableScan.collect(withValues: withValues) { piece in
-            writer.withLock { writer in piece(&writer.table) }
-        }
-    }
-
-    /// The table, for a store that reads through this one.
-    var view: TableView { table.view }
-
-    public func rawValue(named name: String) throws -> [UInt8]? {
-        let name = KeyName(name)
-        try name.validate(.read, in: nil)
-        return cell(of: name)?.bytes
-    }
+    public func rawValue(named name: String) throws -> [UInt8]? { try engine.cell(named: name)?.bytes }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        let name = KeyName(name)
-        try name.validate(.set, in: nil)
-        guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
-        change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
-        if changes.hasObservers { changes.notify([name]) }
+        try engine.set(bytes, named: KeyName(name))
     }
 
-    public func removeValue(named name: String) throws {
-        let name = KeyName(name)
-        try name.validate(.remove, in: nil)
-        change { _, table in table.remove(name) }
-        if changes.hasObservers { changes.notify([name]) }
-    }
+    public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
 
-    public func entry(named name: String) throws -> KVEntry? {
-        let name = KeyName(name)
-        try name.validate(.read, in: nil)
-        return cell(of: name).map { KVEntry($0) }
-    }
+    public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
 
-    public func snapshot() throws -> KVSnapshot {
-        collect(withValues: true).snapshot
-    }
+    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
 
-    public func commit(_ batch: KVBatch) throws {
-        let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
-        var checked: Set<UInt64> = []
-        var unreadable: [PreparedBatch.UnverifiedValue] = []
-        while true {
-            let unverified = try commit(changes, checked, unreadable)
-            guard !unverified.isEmpty else { break }
-            for value in unverified {
-                checked.insert(value.cell.revision)
-                if !value.isReadable { unreadable.append(value) }
-            }
-        }
-        guard self.changes.hasObservers, !batch.changes.isEmpty else { return }
-        self.changes.notify(batch.changes.map { KeyName($0.name) })
-    }
-
-    /// Applies changes, unless values that they would replace must be checked first: returns those.
-    private func commit(
-        _ changes: PreparedBatch, _ checked: Set<UInt64>, _ unreadable: [PreparedBatch.UnverifiedValue]
-    ) throws(KVStoreError) -> [PreparedBatch.UnverifiedValue] {
-        var unverified: [PreparedBatch.UnverifiedValue] = []
-        _ = try writer.withLock { (writer) throws(KVStoreError) -> DeferredReclamation.Garbage? in
-            try changes.check(writer.table, store: nil)
-            unverified = changes.unverified(in: writer.table, except: checked)
-            guard unverified.isEmpty else { return nil }
-            for value in unreadable where writer.table.revision(of: value.name) == value.cell.revision {
-                // Otherwise a write that has replaced it meanwhile has set it aside.
-                writer.setAside.append((value.name.string, KVEntry(value.cell)))
-            }
-            writer.revision += changes.count
-            changes.apply(to: &writer.table, last: writer.revision)
-            return writer.table.collectGarbage()
-        }
-        return unverified
-    }
+    public func commit(_ batch: KVBatch) throws { _ = try engine.commit(batch) }
 
     /// No effect: there is no device.
     public func synchronize() throws {}
 
-    /// Changes the table as the next write.
-    private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {
-        change { writer in
-            writer.revision += 1
-            body(writer.revision, &writer.table)
-        }
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        engine.observeChanges(handler)
     }
 
-    /// Reports that values have changed.
-    func report(_ names: some Collection<KeyName>) {
-        if changes.hasObservers, !names.isEmpty { changes.notify(Array(names)) }
-    }
-
-    /// The number of values.
-    var count: Int { writer.withLock { $0.table.count } }
-
-    func change(_ body: (inout Writer) -> Void) {
-        // Values that no reader can see any more are released outside the lock.
-        _ = writer.withLock { writer -> DeferredReclamation.Garbage? in
-            body(&writer)
-            return writer.table.collectGarbage()
-        }
-    }
+    /// The values that could not be decoded as the type that was to replace them, in the order of being found.
+    public var setAside: [(name: String, entry: KVEntry)] { engine.writer.withLock { $0.setAside } }
 }
 
+/// For a store that keeps its content here.
 extension InMemoryKVStore {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        let observation = changes.add(handler)
-        // A write that missed the observer has released this lock already, so the observer reads its value.
-        waitForWriter()
-        return observation
+    /// The table, for a store that reads through this one.
+    var view: TableView { table }
+
+    func cell(of name: KeyName) -> ValueCell? { engine.cell(of: name) }
+
+    /// The number of values.
+    var count: Int { engine.writer.withLock { $0.table.count } }
+
+    /// Changes the table as the next write, and reports names whose values have changed to the observers.
+    func change(reporting names: some Collection<KeyName>, _ body: (inout TableWriter) -> Void) throws(KVStoreError) {
+        try engine.write(.batch) { (writer) throws(KVStoreError) in body(&writer.table) }
+        if engine.changes.hasObservers { engine.changes.notify(Array(names)) }
     }
 }

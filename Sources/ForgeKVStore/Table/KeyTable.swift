@@ -1,5 +1,40 @@
 import Synchronization
 
+/// The part of a table that readers use: two addresses, so that a look-up counts no references. Valid for as long as
+/// its ``ValueTable``.
+struct TableView {
+    let domain = ReadDomain()
+    private let root: UnsafeMutablePointer<Root>
+
+    private struct Root: ~Copyable {
+        /// Where the present slots are.
+        let slots: Atomic<UInt>
+    }
+
+    init(_ array: SlotArray) {
+        root = .allocate(capacity: 1)
+        root.initialize(to: Root(slots: Atomic(array.bits)))
+    }
+
+    /// Frees the slots; no thread may be reading.
+    func destroy() {
+        array.deallocate()
+        root.deinitialize(count: 1)
+        root.deallocate()
+    }
+
+    /// The present slots, for readers inside a critical section and for the writer.
+    @inline(__always)
+    var array: SlotArray {
+        SlotArray(bits: root.pointee.slots.load(ordering: .sequentiallyConsistent))
+    }
+
+    /// Publishes another array; returns the one before for the writer to retire.
+    func exchange(_ array: SlotArray) -> SlotArray {
+        SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
+    }
+}
+
 /// The slots of an open-addressing hash table with linear probing. Their number is a power of two. A slot is empty or
 /// refers to an entry; a used slot is never emptied, so a search may stop at the first empty slot.
 ///

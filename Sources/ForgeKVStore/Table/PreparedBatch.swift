@@ -1,55 +1,88 @@
 /// A batch whose names and values were checked, ready to be written and done.
 struct PreparedBatch: Sendable {
-    private struct Step: Sendable {
-        var name: KeyName
+    /// One change.
+    struct Step: Sendable {
+        let name: KeyName
 
         /// Nil for a removal.
-        var bytes: [UInt8]?
-        var type: WrittenType?
+        let bytes: [UInt8]?
+        let type: WrittenType?
+
+        /// - Throws: `.invalidKey`, `.valueTooLarge`.
+        fileprivate init(
+            _ name: KeyName, _ bytes: [UInt8]?, _ type: WrittenType?, _ operation: KVStoreError.Operation,
+            valueLimit: Int, store: String?
+        ) throws(KVStoreError) {
+            try name.validate(operation, in: store)
+            guard bytes.map({ $0.count <= valueLimit }) ?? true else {
+                throw KVStoreError(.valueTooLarge, operation, key: name.string, store: store)
+            }
+            (self.name, self.bytes, self.type) = (name, bytes, type)
+        }
+
+        /// The size in the content of a batch.
+        fileprivate var size: Int { LogRecord.batchPrefixSize + name.count + (bytes?.count ?? 0) }
     }
 
-    private var steps: [Step] = []
-    private var requirements: [(name: KeyName, revision: UInt64?)] = []
+    private let steps: [Step]
+    private let requirements: [(name: KeyName, revision: UInt64?)]
 
-    /// The changes as they are stored in a log.
-    private(set) var content: [UInt8] = []
+    /// Several changes as they are stored in a log; empty for one change, which is stored as such.
+    let content: [UInt8]
+
+    /// A change of one value whose type is not known; nil removes it.
+    init(
+        _ name: KeyName, _ bytes: [UInt8]?, _ operation: KVStoreError.Operation, valueLimit: Int, store: String?
+    ) throws(KVStoreError) {
+        steps = [try Step(name, bytes, nil, operation, valueLimit: valueLimit, store: store)]
+        requirements = []
+        content = []
+    }
 
     init(_ batch: KVBatch, valueLimit: Int, store: String?) throws(KVStoreError) {
+        var requirements: [(name: KeyName, revision: UInt64?)] = []
         for requirement in batch.requirements {
             let name = KeyName(requirement.name)
             try name.validate(.batch, in: store)
             requirements.append((name, requirement.revision))
         }
+        var steps: [Step] = []
         steps.reserveCapacity(batch.changes.count)
         var size = 0
         for (change, type) in zip(batch.changes, batch.types) {
-            var step = Step(name: KeyName(change.name), type: type)
-            try step.name.validate(.batch, in: store)
-            if case .set(_, let bytes) = change {
-                guard bytes.count <= valueLimit else {
-                    throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)
-                }
-                step.bytes = bytes
-            }
-            size += LogRecord.batchPrefixSize + step.name.count + (step.bytes?.count ?? 0)
+            let bytes: [UInt8]? = if case .set(_, let bytes) = change { bytes } else { nil }
+            let step = try Step(
+                KeyName(change.name), bytes, type, .batch, valueLimit: valueLimit, store: store)
+            size += step.size
             // A batch is one record.
             guard size <= FileKVStore.Options.formatLimit else {
                 throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)
             }
             steps.append(step)
         }
-        content.reserveCapacity(size)
-        for step in steps {
-            LogRecord.appendToBatch(step.bytes == nil ? .remove : .set, step.name, step.bytes ?? [], &content)
+        var content: [UInt8] = []
+        if steps.count > 1 {
+            content.reserveCapacity(size)
+            for step in steps {
+                LogRecord.appendToBatch(step.bytes == nil ? .remove : .set, step.name, step.bytes ?? [], &content)
+            }
         }
+        (self.steps, self.requirements, self.content) = (steps, requirements, content)
     }
 
-    /// The names that the batch changes or requires something of.
-    var names: [KeyName] { steps.map(\.name) + requirements.map(\.name) }
+    /// The names that the batch changes.
+    var changedNames: [KeyName] { steps.map(\.name) }
 
-    var isEmpty: Bool { steps.isEmpty }
+    /// The change, if there is only one.
+    var onlyChange: Step? { steps.count == 1 ? steps[0] : nil }
 
     var count: UInt64 { UInt64(steps.count) }
+
+    /// Whether there is a change that is not the removal of an absent value.
+    func changesSomething(in table: borrowing TableWriter) -> Bool {
+        for step in steps where step.bytes != nil || table.revision(of: step.name) != nil { return true }
+        return false
+    }
 
     /// Throws unless what the batch requires holds.
     func check(_ table: borrowing TableWriter, store: String?) throws(KVStoreError) {
@@ -59,7 +92,7 @@ struct PreparedBatch: Sendable {
     }
 
     /// A value that has to be looked at before it is overwritten.
-    struct UnverifiedValue {
+    struct UnverifiedValue: Sendable {
         var name: KeyName
         var cell: ValueCell
         fileprivate var type: WrittenType

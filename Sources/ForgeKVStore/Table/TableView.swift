@@ -1,39 +1,6 @@
-import Synchronization
-
-/// The part of a table that readers use: two addresses, so that a look-up counts no references. Valid for as long as
-/// its ``ValueTable``.
-struct TableView {
-    private let domain = ReadDomain()
-    private let root: UnsafeMutablePointer<Root>
-
-    private struct Root: ~Copyable {
-        /// Where the present slots are.
-        let slots: Atomic<UInt>
-    }
-
-    init(_ array: SlotArray) {
-        root = .allocate(capacity: 1)
-        root.initialize(to: Root(slots: Atomic(array.bits)))
-    }
-
-    /// Frees the slots; no thread may be reading.
-    func destroy() {
-        array.deallocate()
-        root.deinitialize(count: 1)
-        root.deallocate()
-    }
-
-    /// The present slots, for readers inside a critical section and for the writer.
-    @inline(__always)
-    var array: SlotArray {
-        SlotArray(bits: root.pointee.slots.load(ordering: .sequentiallyConsistent))
-    }
-
-    /// Publishes another array; returns the one before for the writer to retire.
-    func exchange(_ array: SlotArray) -> SlotArray {
-        SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
-    }
-
+/// The look-ups of readers, which take no lock: a value is read between two equal versions of its entry, inside a
+/// read-side critical section.
+extension TableView {
     /// Why a look-up ended without a value and without the certainty that there is none.
     enum Interruption: Error {
         /// The writer is changing the entry: wait for it.
@@ -46,16 +13,9 @@ struct TableView {
     /// How many times a reader looks at an entry that the writer is changing, which takes a few nanoseconds unless its
     /// thread was suspended meanwhile.
     private static let patience = 64
-}
 
-// MARK: Reading
-
-extension TableView {
-    /// The value of a key.
-    @_specialize(where Value == Int)
-    @_specialize(where Value == String)
-    @_specialize(where Value == Bool)
-    @_specialize(where Value == Double)
+    /// The value of a key. Inlined into the `get` of each store, which is specialised for the common types.
+    @inline(__always)
     func value<Value>(of key: KVKey<Value>) throws(Interruption) -> Value? {
         let section = domain.enter()
         guard let entry = array.find(key.identity) else {

@@ -70,17 +70,6 @@ extension ValueTable {
     static func encode<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws -> [UInt8] {
         try coder.encode(value, schemaVersion: key.schemaVersion)
     }
-
-    /// The content of an entry for a value that was just encoded.
-    @inline(__always)
-    static func content<Value: Codable & Sendable>(
-        _ value: Value, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<Value>, revision: UInt64
-    ) -> EntryContent {
-        InlineTypes.contain(Value.self) && key.schema == nil
-            ? EntryContent(value, revision: revision, encodedSize: bytes.count)
-            : EntryContent(
-                EncodedCell.copying(bytes, revision: revision, type: .encoded(key)))
-    }
 }
 
 // MARK: Decoding
