@@ -83,3 +83,60 @@ extension CryptStoring {
         throw CryptError(.unsupported, .delete, key: name)
     }
 }
+
+/// A call of key-value stores, declared unavailable so that the compiler suggests the right one.
+extension CryptStoring {
+    @available(*, unavailable, message: "a secret store takes the value first: set(value, for: key)")
+    public func set<T: Codable & Sendable>(_ key: CryptKey<T>, value: T) throws { fatalError("unavailable") }
+}
+
+/// The name of a secret and the type of its value.
+///
+/// ```swift
+/// enum AuthKeys {
+///     static let accessToken = CryptKey<String>(key: "auth.access", accessibility: .afterFirstUnlock)
+/// }
+/// ```
+///
+/// The name alone identifies the secret: two keys with one name are the same secret, whatever their types and
+/// accessibilities. Names are compared byte by byte (`é` composed and decomposed are two names). A name is not empty,
+/// contains no NUL and has at most 1,024 bytes of UTF-8; stores refuse other names with ``CryptError/Code/invalidKey``.
+public struct CryptKey<Value: Codable & Sendable>: Sendable {
+    /// The name of the secret.
+    public let key: String
+
+    /// When the value may be read, for stores that the operating system protects; every store records it.
+    public let accessibility: CryptAccessibility
+
+    /// Creates a key.
+    ///
+    /// - Parameters:
+    ///   - key: The name; it appears in errors, so it should not itself be secret.
+    ///   - accessibility: When the value may be read; it takes effect when the value is next set.
+    public init(key: String, accessibility: CryptAccessibility = .whenUnlocked) {
+        self.key = key
+        self.accessibility = accessibility
+    }
+}
+
+/// The conditions for reading a secret: the classes of the Keychain (`kSecAttrAccessible…`).
+///
+/// ``KeychainCrypt`` relies on the operating system to enforce it. ``VaultCrypt`` stores it, authenticated, with the
+/// value, but cannot enforce it: the vault's key opens every value at any time.
+public enum CryptAccessibility: String, Hashable, Sendable, CaseIterable, Codable {
+    /// While the device is unlocked; moves to a new device with an encrypted backup.
+    case whenUnlocked
+
+    /// From the first unlock after a start until the next start, also in the background; moves to a new device.
+    case afterFirstUnlock
+
+    /// While the device is unlocked, and only if it has a passcode; deleted when the passcode is removed. Stays on this
+    /// device.
+    case whenPasscodeSetThisDeviceOnly
+
+    /// While the device is unlocked; stays on this device.
+    case whenUnlockedThisDeviceOnly
+
+    /// From the first unlock after a start until the next start; stays on this device.
+    case afterFirstUnlockThisDeviceOnly
+}

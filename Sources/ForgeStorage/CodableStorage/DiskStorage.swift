@@ -1,6 +1,7 @@
 public import Dispatch
 public import ForgeFileSystem
 public import Foundation
+import SystemPackage
 
 /// A storage that keeps each value in a file named after its key.
 ///
@@ -67,5 +68,90 @@ public final class DiskStorage: Storage {
 
     public func removeValue(for key: String) throws {
         try engine.remove(key)
+    }
+}
+
+/// A storage in memory, for tests and for data that need not outlive the process.
+///
+/// It runs the engine of ``DiskStorage`` on an `InMemoryFileSystem`, so it refuses the same keys and throws the same
+/// errors. A new storage is empty; two storages share nothing.
+public final class InMemoryStorage: Storage {
+    private let disk: DiskStorage
+
+    /// Creates an empty storage.
+    ///
+    /// - Parameter queue: The queue for calls with a handler, and for the handlers. Only a serial queue keeps order.
+    public init(queue: DispatchQueue = DispatchQueue(label: "ForgeStorage.InMemoryStorage")) {
+        disk = DiskStorage(path: URL(filePath: "/storage"), queue: queue, fileSystem: InMemoryFileSystem())
+    }
+
+    public func fetchValue(for key: String) throws -> Data {
+        try disk.fetchValue(for: key)
+    }
+
+    public func fetchValue(for key: String, handler: @escaping Handler<Data>) {
+        disk.fetchValue(for: key, handler: handler)
+    }
+
+    public func save(value: Data, for key: String) throws {
+        try disk.save(value: value, for: key)
+    }
+
+    public func save(value: Data, for key: String, handler: @escaping Handler<Data>) {
+        disk.save(value: value, for: key, handler: handler)
+    }
+
+    public func removeValue(for key: String) throws {
+        try disk.removeValue(for: key)
+    }
+}
+
+/// The implementation that ``DiskStorage`` and ``InMemoryStorage`` share: one file for each key, on any POSIX file
+/// system.
+final class StorageEngine: Sendable {
+    private let root: Result<LazyStoreDirectory, FileSystemError>
+
+    init(location: URL, fileSystem: any POSIXFileSystem) {
+        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(location), on: fileSystem) }
+    }
+
+    func fetch(_ key: String) throws(StorageError) -> Data {
+        do {
+            let key = try RelativeKey(key)
+            guard let directory = try root.get().existing() else { throw StorageError.notFound }
+            return Data(try directory.read(key))
+        } catch let error as StorageError {
+            throw error
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            throw .notFound
+        } catch {
+            throw .cantRead(error)
+        }
+    }
+
+    func save(_ value: Data, for key: String) throws(StorageError) {
+        do {
+            let key = try RelativeKey(key)
+            // A longer value could not be fetched.
+            guard value.count <= maximumContentSizeInBytes else {
+                throw FileSystemError(.write, .fileTooLarge, path: key.path)
+            }
+            try root.get().write { (directory) throws(FileSystemError) in
+                try withBytes(of: value) { (bytes) throws(FileSystemError) in try directory.replace(key, with: bytes) }
+            }
+        } catch {
+            throw .cantWrite(error)
+        }
+    }
+
+    func remove(_ key: String) throws(StorageError) {
+        do {
+            let key = try RelativeKey(key)
+            try root.get().existing()?.unlink(key)
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return
+        } catch {
+            throw .cantRemove(error)
+        }
     }
 }

@@ -217,3 +217,77 @@ extension ImageCacheManager {
         do { try directory.remove(name) } catch is ForeignEntry { return }
     }
 }
+
+/// An image in an ``ImageCacheManager``.
+public struct CachedImage: Codable, Hashable, Sendable {
+    /// The identifier under which the image was cached.
+    public let id: String
+
+    /// The image's bytes, unchanged.
+    public let data: Data
+
+    /// The time when it was cached.
+    public let cachedAt: Date
+
+    /// Creates a cached image.
+    public init(id: String, data: Data, cachedAt: Date) {
+        self.id = id
+        self.data = data
+        self.cachedAt = cachedAt
+    }
+}
+
+/// A problem with a file of an ``ImageCacheManager`` that should contain the requested image.
+public enum ImageCacheError: Error {
+    /// The image's file exists but contains no image; the underlying error is an ``ImageFileDamage`` if it is damaged
+    /// or belongs to another program, and a `CodingFailure` if it is intact but not an image.
+    case undecodable(id: String, underlying: any Error)
+
+    /// The image's file contains another image: files of the cache were renamed or swapped.
+    case mismatch(id: String, storedID: String)
+
+    /// The name of the image's file belongs to a symbolic link, a directory, a special file or a file with several hard
+    /// links, which is left unchanged.
+    case foreign(id: String)
+
+    /// The image's file would exceed 256 MiB.
+    case tooLarge(id: String)
+
+    /// The decoded image would exceed the limit of the call; it was not decoded.
+    case tooLargeToDecode(id: String, sizeInBytes: Int)
+}
+
+extension ImageCacheError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .undecodable(let id, let underlying): "the cached image \(id.debugDescription) is damaged: \(underlying)"
+        case .mismatch(let id, let storedID):
+            "the file of the cached image \(id.debugDescription) holds \(storedID.debugDescription)"
+        case .foreign(let id): "the name of the cached image \(id.debugDescription) belongs to something else"
+        case .tooLarge(let id): "the image \(id.debugDescription) is larger than 256 MiB"
+        case .tooLargeToDecode(let id, let size): "the image \(id.debugDescription) would decode to \(size) bytes"
+        }
+    }
+}
+
+/// A problem with a file that should contain a cached image.
+public enum ImageFileDamage: Error, Hashable, Sendable {
+    /// The file does not begin like one of an image cache: it is truncated, or another program's.
+    case foreign
+
+    /// The file was written by a later version of this package.
+    case newerVersion(UInt32)
+
+    /// The file differs from what was written, or is incomplete.
+    case checksum
+}
+
+extension ImageFileDamage: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .foreign: "not a file of an image cache"
+        case .newerVersion(let version): "version \(version) of the format, which is newer than this package"
+        case .checksum: "the checksum is wrong"
+        }
+    }
+}

@@ -1,4 +1,6 @@
+import ForgeFileSystem
 import Foundation
+import SystemPackage
 
 /// The directory of an image cache, with one file per image.
 protocol ImageDirectory: Sendable {
@@ -31,3 +33,239 @@ protocol ImageDirectory: Sendable {
 
 /// Thrown for a name that belongs to an entry that no image cache creates, such as a symbolic link.
 struct ForeignEntry: Error {}
+
+/// An ``ImageDirectory`` on a `POSIXFileSystem`: it follows no symbolic link, does not block on FIFOs, and accesses
+/// regular files only.
+struct POSIXImageDirectory: ImageDirectory {
+    let fileSystem: any POSIXFileSystem
+    let url: URL
+
+    /// Records temporary files, so that the next process that stores an image removes those of a killed one.
+    private let root: Result<LazyStoreDirectory, FileSystemError>
+
+    init(fileSystem: any POSIXFileSystem, url: URL) {
+        self.fileSystem = fileSystem
+        self.url = url
+        root = Result { () throws(FileSystemError) in
+            LazyStoreDirectory(try POSIXPath(url), on: fileSystem, turnPatience: nil)
+        }
+    }
+
+    func create() throws {
+        try fileSystem.makeStoreDirectories(try POSIXPath(url))
+    }
+
+    func content(of name: String) throws -> Data? {
+        let path = try POSIXPath(url).appending(POSIXPath(name))
+        do {
+            return try content(at: path)
+        } catch let error as FileSystemError {
+            switch error.errno {
+            case .noSuchFileOrDirectory: return nil
+            // With these options `open(2)` fails with `ELOOP` for a symbolic link and with `ENXIO` for a socket.
+            case .tooManySymbolicLinkLevels, .noSuchAddressOrDevice: throw ForeignEntry()
+            default: throw cause(of: error)
+            }
+        }
+    }
+
+    private func content(at path: POSIXPath) throws -> Data {
+        let file = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+            try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
+        }
+        defer { fileSystem.discard(file) }
+        guard try fileSystem.status(of: .descriptor(file)).type == .regular else { throw ForeignEntry() }
+        return try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+            Data(try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes))
+        }
+    }
+
+    func store(_ content: Data, as name: String) throws {
+        let key = try RelativeKey(component: name)
+        do throws(FileSystemError) {
+            try withBytes(of: content) { (bytes) throws(FileSystemError) in
+                try root.get().write { (directory) throws(FileSystemError) in
+                    // A link that is planted after the check is replaced, not followed.
+                    try directory.replace(key, with: bytes)
+                }
+            }
+        } catch {
+            switch error.errno {
+            case .isDirectory, .tooManySymbolicLinkLevels, .notSupported: throw ForeignEntry()
+            default: throw cause(of: error)
+            }
+        }
+    }
+
+    func remove(_ name: String) throws {
+        do {
+            try withDirectory { directory in
+                if let status = try status(of: name, at: directory) {
+                    guard status.type == .regular else { throw ForeignEntry() }
+                    try fileSystem.unlink(POSIXPath(name), at: directory)
+                }
+                // Also if there is none: a killed process may have removed it without a flush.
+                try fileSystem.synchronizeDirectory(directory)
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return
+        }
+    }
+
+    func synchronize() throws {
+        do {
+            try withDirectory { directory in try fileSystem.synchronizeDirectory(directory) }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return
+        }
+    }
+
+    func names() throws -> [String] {
+        do {
+            return try withDirectory { directory in
+                try fileSystem.entries(of: directory).filter { $0.type == .regular }
+                    .compactMap { String(validating: $0.name) }
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return []
+        }
+    }
+
+    func sizeInBytes(of name: String) throws -> Int? {
+        do {
+            return try withDirectory { directory in
+                guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
+                return Int(clamping: status.sizeInBytes)
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    func files(_ names: [String]) throws -> [FileIndex.Listed] {
+        guard !names.isEmpty else { return [] }
+        do {
+            return try withDirectory { directory in
+                try names.compactMap { name -> (file: FileIndex.Listed, modified: FileTime)? in
+                    guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
+                    let file = FileIndex.Listed(name: name, sizeInBytes: Int(clamping: status.sizeInBytes))
+                    return (file, status.modified)
+                }.sorted { $0.modified < $1.modified }.map(\.file)
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return []
+        }
+    }
+
+    private func withDirectory<Result>(_ body: (Descriptor) throws -> Result) throws -> Result {
+        let directory = try fileSystem.open(try POSIXPath(url), .readOnly, options: [.directory])
+        defer { fileSystem.discard(directory) }
+        return try body(directory)
+    }
+
+    private func status(of name: String, at directory: Descriptor) throws(FileSystemError) -> FileStatus? {
+        do {
+            return try fileSystem.status(POSIXPath(name), at: directory, followsSymbolicLinks: false)
+        } catch let error where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// The error itself, or its cause if it was injected (`InMemoryFileSystem.readError` or `writeError`), because
+    /// `read(from:)` and `write(_:to:)` throw that unchanged.
+    private func cause(of error: FileSystemError) -> any Error {
+        error.errno == .ioError ? error.underlying ?? error : error
+    }
+}
+
+/// An ``ImageDirectory`` on a custom file system that is only a `FileSystemProtocol`.
+struct CustomImageDirectory: ImageDirectory {
+    let fileSystem: any FileSystemProtocol
+    let url: URL
+
+    func create() throws {
+        try fileSystem.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    func content(of name: String) throws -> Data? {
+        let file = file(name)
+        do {
+            return try fileSystem.read(from: file)
+        } catch {
+            guard error.indicatesMissingFile ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+            return nil
+        }
+    }
+
+    func store(_ content: Data, as name: String) throws {
+        do {
+            try fileSystem.write(content, to: file(name))
+        } catch {
+            guard !fileSystem.fileExists(atPath: url.path) else { throw error }
+            try create()
+            try fileSystem.write(content, to: file(name))
+        }
+    }
+
+    func remove(_ name: String) throws {
+        let file = file(name)
+        do {
+            try fileSystem.removeItem(at: file)
+        } catch {
+            guard error.indicatesMissingFile ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+        }
+    }
+
+    /// Does nothing: `FileSystemProtocol` cannot flush a directory.
+    func synchronize() {}
+
+    func names() throws -> [String] {
+        let found: [URL]
+        do {
+            found = try fileSystem.contentsOfDirectory(at: url)
+        } catch {
+            guard error.indicatesMissingFile ?? !fileSystem.fileExists(atPath: url.path) else { throw error }
+            return []
+        }
+        return found.filter { !$0.hasDirectoryPath }.map(\.lastPathComponent)
+    }
+
+    /// Reads the file, because `FileSystemProtocol` has no method for its size.
+    func sizeInBytes(of name: String) throws -> Int? {
+        try content(of: name)?.count
+    }
+
+    /// In the order of `names`: `FileSystemProtocol` has no method for times.
+    func files(_ names: [String]) throws -> [FileIndex.Listed] {
+        try names.compactMap { name in
+            try sizeInBytes(of: name).map { FileIndex.Listed(name: name, sizeInBytes: $0) }
+        }
+    }
+
+    private func file(_ name: String) -> URL {
+        url.appending(component: name, directoryHint: .notDirectory)
+    }
+}
+
+extension Error {
+    /// Whether the error means that the file is missing; nil for an error of an unknown type or domain.
+    ///
+    /// A custom file system may throw any error. On nil, callers fall back to `fileExists(atPath:)`, which is less
+    /// reliable: `false` may also mean that the path could not be inspected.
+    var indicatesMissingFile: Bool? {
+        if let error = self as? FileSystemError, error.underlying == nil {
+            return error.errno == .noSuchFileOrDirectory
+        }
+        // By domain: on Linux a cast to CocoaError or POSIXError succeeds for an error of any domain.
+        let error = self as NSError
+        switch error.domain {
+        case NSCocoaErrorDomain:
+            return error.code == CocoaError.Code.fileNoSuchFile.rawValue
+                || error.code == CocoaError.Code.fileReadNoSuchFile.rawValue
+        case NSPOSIXErrorDomain:
+            return error.code == Int(Errno.noSuchFileOrDirectory.rawValue)
+        default:
+            return nil
+        }
+    }
+}

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Storage for the user who is logged in.
 ///
 /// A custom storage needs only the three calls. Their error types determine ``Failure``: a storage in memory that
@@ -33,4 +35,97 @@ public protocol SessionStorage<User> {
     ///
     /// If it throws, the user is kept.
     func clearUser() throws(Failure)
+}
+
+/// The asynchronous sibling of ``SessionStorage``, for sessions that several servers share.
+///
+/// A `Sendable` synchronous storage can conform with an empty extension, as those of this library do. So the same code
+/// runs on a fleet of servers, on one machine, and in tests in memory.
+///
+/// A write whose outcome is unknown may still take effect; the error says so
+/// (``SessionStorageError/unknownOutcome(_:)``).
+public protocol AsyncSessionStorage<User>: Sendable {
+    /// The data of a user.
+    associatedtype User: Sendable
+
+    /// The error type of the calls.
+    associatedtype Failure: Error = Never
+
+    /// Stores `user`, replacing the stored user.
+    ///
+    /// If it throws, the previous user is kept, unless the error says that the outcome is unknown.
+    func saveUser(_ user: User) async throws(Failure)
+
+    /// The stored user; nil only if there is none.
+    ///
+    /// Throws if the user cannot be read or decoded.
+    func loadUser() async throws(Failure) -> User?
+
+    /// Removes the stored user; has no effect if there is none.
+    ///
+    /// If it throws, the user is kept, unless the error says that the outcome is unknown.
+    func clearUser() async throws(Failure)
+}
+
+extension InMemorySessionStorage: AsyncSessionStorage {}
+
+extension KVSessionStorage: AsyncSessionStorage {}
+
+extension CryptSessionStorage: AsyncSessionStorage {}
+
+/// A session in memory, for tests and for users who do not want to stay logged in.
+///
+/// All calls are thread-safe, and none fails.
+public final class InMemorySessionStorage<User: Sendable>: SessionStorage, Sendable {
+    private let user: Mutex<User?>
+
+    /// Creates a storage that contains `user`; empty by default.
+    public init(user: User? = nil) {
+        self.user = Mutex(user)
+    }
+
+    public func saveUser(_ user: User) {
+        self.user.withLock { $0 = user }
+    }
+
+    public func loadUser() -> User? {
+        user.withLock { $0 }
+    }
+
+    public func clearUser() {
+        user.withLock { $0 = nil }
+    }
+}
+
+/// A failure to store, load or remove a user.
+///
+/// The associated error is that of the underlying store; it names the key, never the user.
+public enum SessionStorageError: Error {
+    /// The stored value is not a user of the requested type, or a later version of the app saved it.
+    case undecodable(any Error)
+
+    /// The store cannot be read, for example because the device is locked.
+    case unavailable(any Error)
+
+    /// The user was not stored; the previous one is kept.
+    case cantSave(any Error)
+
+    /// The user was not removed.
+    case cantClear(any Error)
+
+    /// The user was stored or removed, but a power cut may undo it, or it is unknown whether and when that happens:
+    /// load the user before deciding. The error of the store tells which.
+    case unknownOutcome(any Error)
+}
+
+extension SessionStorageError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .undecodable(let error): "what is stored is no user: \(error)"
+        case .unavailable(let error): "cannot load the user: \(error)"
+        case .cantSave(let error): "cannot save the user: \(error)"
+        case .cantClear(let error): "cannot clear the user: \(error)"
+        case .unknownOutcome(let error): "perhaps stored or removed the user: \(error)"
+        }
+    }
 }

@@ -2,7 +2,6 @@ import Crypto
 import Foundation
 import TestDepth
 import Testing
-
 @testable import ForgeCrypt
 
 /// Foreign and tampered bytes, which the vault reader must reject.
@@ -266,4 +265,72 @@ struct SplitMix: RandomNumberGenerator {
         mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
         return mixed ^ (mixed >> 31)
     }
+}
+
+/// Headers changed without the key, so that the checksum is correct but the key check is not.
+@Suite("A vault with a changed header")
+struct ChangedHeaderTests {
+    enum Change: CaseIterable {
+        case generation, count, keyCheck, withoutFirstEntry, withoutLastEntry, vaultID, withoutEntries
+
+        /// Whether an entry remains that opens under the key and the vault id in the header.
+        var leavesEvidence: Bool { self != .vaultID && self != .withoutEntries }
+
+        func apply(to file: inout [UInt8]) {
+            let entryLength = (file.count - 192) / 2
+            switch self {
+            case .generation: file[32] ^= 1
+            case .count: file[48] = 1
+            case .keyCheck: file[96] ^= 1
+            case .withoutFirstEntry: remove(160..<160 + entryLength, from: &file)
+            case .withoutLastEntry: remove(160 + entryLength..<160 + 2 * entryLength, from: &file)
+            case .vaultID: file[16] ^= 1
+            case .withoutEntries: remove(160..<file.count - 32, from: &file)
+            }
+            file.replaceSubrange(128..<160, with: Array(SHA256.hash(data: file[..<128])))
+        }
+
+        private func remove(_ entries: Range<Int>, from file: inout [UInt8]) {
+            let count = 2 - entries.count / ((file.count - 192) / 2)
+            file.removeSubrange(entries)
+            file.replaceSubrange(40..<48, with: withUnsafeBytes(of: UInt64(file.count - 192).littleEndian, Array.init))
+            file[48] = UInt8(count)
+        }
+    }
+
+    @Test("is tampered if an entry opens, otherwise sealed under another key", arguments: Change.allCases)
+    func changed(_ change: Change) throws {
+        let place = VaultPlace()
+        try place.vault().set("aaaa", for: CryptKey(key: "a"))
+        try place.vault().set("bbbb", for: CryptKey(key: "b"))
+        var file = try place.bytes
+        change.apply(to: &file)
+        try place.put(file)
+        let code: CryptError.Code = change.leavesEvidence ? .tampered : .wrongKey
+        let vault = try place.vault()
+        #expect(try CryptError.code { try vault.verify() } == code)
+        #expect(try CryptError.code { try vault.get(CryptKey<String>(key: "a")) } == code)
+        #expect(try CryptError.code { try vault.set("c", for: CryptKey(key: "c")) } == code)
+        #expect(try place.bytes == file)
+        #expect(try CryptError.code { try place.vault(VaultPlace.otherKey).verify() } == .wrongKey)
+    }
+
+    @Test("the text of a wrong key does not exclude a change")
+    func text() {
+        let error = CryptError(.wrongKey, .verify)
+        #expect(error.description == "verify: sealed under another key, or its header was changed")
+    }
+}
+
+/// Vault files written by released versions under the key 00 01 … 1f; must never be changed.
+enum GoldenVault {
+    static let version1 = """
+        iUZWTFQNChoBAKAAAAAAALpqOQcB6/7gxEIcudcMLa4DAAAAAAAAAAQBAAAAAAAAAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
+        AAAAAAAAAAAAAAAAAAAAAAAAAAAArobN/qwAd5VVaJiLCoUCh+O3vYDNxZ8+AowEb7IqcAfajpUbc2rdQp7xDlwNJFZJ1DcJWOgM
+        Vr/fq3yHTKGYlgsAAQALAAAAAQAAAAAAAAAQ2P5vzY6Ue6gD3TuQ81BRnRR/X21yOXoX69tqvX6fWrrFlQH0DVHlRV4dtg22Xl+b
+        lDIeNo9N7b5UX4gGEi3DCju2Fn2/6DZZuWrVya4HAAUABgAAAAIAAAAAAAAAVddwQafR7oiOx0mhqCyj+tsY79W9GZmEiY4dvEhO
+        AXTuDbLAte/HWeahzK+oxX5ZZeQH3CkZLQhOjBp9AELnNcdu19DKBgADAAMAAAADAAAAAAAAAKxdsi2w19rQqzX9426xpwhsxvnV
+        qzmvjhPw2sVooIlyoopRXFKEvUHdlQR4fSLkq6iTPv2LBNXr5ucdY4ruJLEnMYTtHH3YILbY5G+nsC+4UWO7kIFTldiyjF9AmYnC
+        MhA=
+        """
 }

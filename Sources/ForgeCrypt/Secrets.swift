@@ -1,0 +1,122 @@
+import ForgeCoding
+
+/// The validated name of a secret, compared by bytes.
+struct SecretName: Hashable, Sendable {
+    /// The UTF-8 of the name, 1 to 1,024 bytes without a NUL.
+    let bytes: [UInt8]
+
+    static let maximumLength = 1024
+
+    /// Validates a name from a caller.
+    init(_ name: String, _ operation: CryptError.Operation) throws(CryptError) {
+        guard let checked = SecretName(bytes: Array(name.utf8)) else {
+            let detail = name.isEmpty ? "empty" : name.utf8.count > Self.maximumLength ? "too long" : "contains a NUL"
+            throw CryptError(.invalidKey, operation, key: name, detail: detail)
+        }
+        self = checked
+    }
+
+    /// Validates bytes from outside; nil unless the other initialiser would accept them.
+    init?(bytes: [UInt8]) {
+        guard (1...Self.maximumLength).contains(bytes.count), !bytes.contains(0),
+            String(validating: bytes, as: UTF8.self) != nil
+        else { return nil }
+        self.bytes = bytes
+    }
+
+    /// The name as text; the bytes are UTF-8, so nothing is replaced.
+    var string: String { String(decoding: bytes, as: UTF8.self) }
+}
+
+extension SecretName: Comparable {
+    static func < (left: SecretName, right: SecretName) -> Bool {
+        left.bytes.lexicographicallyPrecedes(right.bytes)
+    }
+}
+
+/// The conversion between typed values and the bytes that stores seal, the same for every store, including errors.
+enum SecretCodec {
+    /// The maximum size of an encoded value, 16 MiB.
+    static let maximumSizeInBytes = 16 << 20
+
+    /// Encodes a value; the caller must erase the bytes after sealing them.
+    static func encode<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> [UInt8] {
+        var coder = ValueCoder()
+        coder.maximumSize = maximumSizeInBytes
+        let bytes: [UInt8]
+        do {
+            bytes = try coder.encode(value)
+        } catch {
+            let failure = CodingFailure(redacting: error, .encode)
+            if case .tooLarge = failure.reason { throw tooLarge(key.key) }
+            throw CryptError(.unencodable, .set, key: key.key, underlying: failure)
+        }
+        try check(bytes, named: key.key)
+        return bytes
+    }
+
+    /// Refuses a value that is too long to store.
+    static func check(_ bytes: [UInt8], named name: String) throws(CryptError) {
+        guard bytes.count <= maximumSizeInBytes else { throw tooLarge(name) }
+    }
+
+    private static func tooLarge(_ name: String) -> CryptError {
+        CryptError(.tooLarge, .set, key: name, detail: "the encoded value exceeds 16 MiB")
+    }
+
+    /// Decodes a value and erases the bytes.
+    static func decode<Value>(_ encoded: consuming [UInt8], for key: CryptKey<Value>) throws(CryptError) -> Value {
+        var bytes = encoded
+        defer { erase(&bytes) }
+        do {
+            return try ValueCoder().decode(Value.self, from: bytes)
+        } catch {
+            throw CryptError(.undecodable, .get, key: key.key, underlying: CodingFailure(redacting: error, .decode))
+        }
+    }
+}
+
+extension CodingFailure {
+    /// Removes everything that may come from the value: dictionary keys are part of the coding path.
+    fileprivate init(redacting error: any Error, _ operation: Operation) {
+        self.init(operation, describing: error)
+        codingPath = ""
+        if case .keyNotFound = reason { reason = .corrupted("a coding key is missing") }
+    }
+}
+
+/// Secret bytes in a separate buffer, which `deinit` overwrites with zeros and reflection does not show.
+///
+/// Copies made by callers or by the encoder, and pages that the operating system has swapped out, are not erased.
+final class SecretBytes: @unchecked Sendable {
+    // Invariant of the unchecked conformance: only the initialiser and `deinit` write to the memory.
+    private let memory: UnsafeMutableRawBufferPointer
+
+    /// Copies the bytes and erases the array, unless its buffer is shared.
+    init(_ bytes: consuming [UInt8]) {
+        var bytes = bytes
+        memory = .allocate(byteCount: bytes.count, alignment: 1)
+        memory.copyBytes(from: bytes)
+        erase(&bytes)
+    }
+
+    /// A copy, which the caller must erase.
+    var bytes: [UInt8] { [UInt8](memory) }
+
+    deinit {
+        secureErase(memory)
+        memory.deallocate()
+    }
+}
+
+extension SecretBytes: CustomReflectable, CustomStringConvertible {
+    var customMirror: Mirror { Mirror(self, children: []) }
+
+    var description: String { "SecretBytes" }
+}
+
+/// Overwrites an array with zeros in place, if no other variable shares its memory.
+func erase(_ bytes: inout [UInt8]) {
+    bytes.withUnsafeMutableBytes(secureErase)
+    bytes = []
+}

@@ -1,0 +1,193 @@
+import ForgeCoding
+public import ForgeFileSystem
+public import Foundation
+
+/// The settings of a ``BoundedCache``.
+public struct CacheOptions: Sendable {
+    /// The limits of the layer in memory; 32 MiB by default.
+    public var memory = CacheLimits(sizeInBytes: 32 << 20)
+
+    /// The source of warnings on which the layer in memory evicts entries; the operating system by default.
+    public var memoryPressure = MemoryPressure.system
+
+    /// The limits of the layer on disk, whose files are counted with their headers; 256 MiB by default.
+    public var disk = CacheLimits(sizeInBytes: 256 << 20)
+
+    /// The time after an entry's expiry in which it is returned at once while its key is loaded again; none by default.
+    public var staleWhileLoading: Duration = .zero
+
+    /// The time after an entry's expiry in which it is returned if loading fails; one day by default.
+    public var staleIfLoadFails: Duration = .seconds(86_400)
+
+    /// The failures that an entry on disk survives. By default a kill of the process; after a power cut an entry may be
+    /// missing, and a torn one is detected and removed.
+    public var durability = Durability.none
+
+    /// The clock of lifetimes.
+    public var now: @Sendable () -> Date = { Date() }
+
+    /// Called with every error that a call does not throw, on any thread.
+    public var onError: @Sendable (CacheError) -> Void = { _ in }
+
+    /// Creates the default settings.
+    public init() {}
+}
+
+/// The limits of one layer of a cache; both apply.
+public struct CacheLimits: Hashable, Sendable {
+    /// The maximum sum of the sizes of all entries, in bytes.
+    public var sizeInBytes: Int
+
+    /// The maximum number of entries.
+    public var count: Int
+
+    /// Creates limits; without an argument there is none. Negative limits are zero: no entry is kept.
+    public init(sizeInBytes: Int = .max, count: Int = .max) {
+        self.sizeInBytes = max(sizeInBytes, 0)
+        self.count = max(count, 0)
+    }
+
+    /// No limits.
+    public static let unlimited = CacheLimits()
+}
+
+/// The form of a cache's values on disk, and their sizes in memory.
+public struct CacheCoding<Value: Sendable>: Sendable {
+    /// Encodes a value.
+    public var encode: @Sendable (Value) throws -> Data
+
+    /// Decodes a value; an entry for which it throws counts as missing.
+    public var decode: @Sendable (Data) throws -> Value
+
+    /// The size of a value in memory, in bytes; nil for the size of its encoded form.
+    public var cost: (@Sendable (Value) -> Int)?
+
+    /// Creates a coding.
+    public init(
+        encode: @escaping @Sendable (Value) throws -> Data, decode: @escaping @Sendable (Data) throws -> Value,
+        cost: (@Sendable (Value) -> Int)? = nil
+    ) {
+        self.encode = encode
+        self.decode = decode
+        self.cost = cost
+    }
+}
+
+extension CacheCoding where Value: Codable {
+    /// Any Codable value, as `ForgeCoding.ValueCoder` encodes it.
+    public static var codable: CacheCoding {
+        CacheCoding {
+            Data(try ValueCoder().encode($0))
+        } decode: {
+            try ValueCoder().decode(Value.self, from: Array($0))
+        }
+    }
+}
+
+extension CacheCoding where Value == Data {
+    /// Bytes as they are.
+    public static var bytes: CacheCoding { CacheCoding(encode: { $0 }, decode: { $0 }, cost: \.count) }
+}
+
+/// The result of loading the value of a key.
+public enum CacheLoad<Value: Sendable>: Sendable {
+    /// A value, its lifetime (nil for no end) and a tag to ask for changes with, such as an entity tag of HTTP.
+    case value(Value, expiresAfter: Duration? = nil, tag: String? = nil)
+
+    /// The stale entry is still right and lives on for this time, with its tag.
+    case notModified(expiresAfter: Duration? = nil)
+
+    /// There is no value; that is remembered for this time.
+    case absent(expiresAfter: Duration)
+}
+
+/// An entry whose lifetime has ended.
+public struct StaleCacheEntry<Value: Sendable>: Sendable {
+    /// The value; nil if the entry said that there is none.
+    public let value: Value?
+
+    /// The tag that it was stored with.
+    public let tag: String?
+
+    /// The end of its lifetime.
+    public let expiredAt: Date
+}
+
+/// Counts of the requests, loads and evictions of a ``BoundedCache`` since its creation.
+public struct CacheStatistics: Hashable, Sendable {
+    /// The layer in memory. Its hits include stale entries.
+    public internal(set) var memory = MemoryCacheStatistics()
+
+    /// The number of entries found on disk within their lifetime.
+    public internal(set) var diskHitCount = 0
+
+    /// The number of entries found on disk after their lifetime.
+    public internal(set) var staleDiskHitCount = 0
+
+    /// The number of requests that found no entry, neither in memory nor on disk.
+    public internal(set) var missCount = 0
+
+    /// The number of files that were evicted from disk.
+    public internal(set) var diskEvictionCount = 0
+
+    /// The number of loads that were started.
+    public internal(set) var loadCount = 0
+
+    /// The number of loads that threw.
+    public internal(set) var failedLoadCount = 0
+
+    /// The number of errors that ``CacheOptions/onError`` was called with.
+    public internal(set) var errorCount = 0
+}
+
+/// Counts of the requests to a cache in memory since its creation, and its current size.
+public struct MemoryCacheStatistics: Hashable, Sendable {
+    /// The number of requests that found an entry.
+    public internal(set) var hitCount = 0
+
+    /// The number of requests that found none.
+    public internal(set) var missCount = 0
+
+    /// The number of entries that were evicted; those that were removed or replaced do not count.
+    public internal(set) var evictionCount = 0
+
+    /// The number of entries.
+    public internal(set) var count = 0
+
+    /// The sum of the entries' costs, in bytes.
+    public internal(set) var sizeInBytes = 0
+}
+
+/// A problem of a ``BoundedCache`` with one key. It contains no value.
+public struct CacheError: Error {
+    /// The failed operation.
+    public enum Operation: String, Hashable, Sendable {
+        /// Reading an entry from disk; the value was loaded.
+        case read = "read"
+        /// Decoding an entry from disk; the value was loaded.
+        case decode = "decode"
+        /// Encoding a value; it is in memory only.
+        case encode = "encode"
+        /// Storing an entry on disk, or removing evicted ones; the value is in memory.
+        case write = "write"
+        /// Loading a value for which a stale one was returned, or that was loaded in advance.
+        case load = "load"
+        /// A load without a stale entry answered ``CacheLoad/notModified(expiresAfter:)``.
+        case renew = "renew"
+    }
+
+    /// The failed operation.
+    public let operation: Operation
+
+    /// The key.
+    public let key: String
+
+    /// The error of the operation.
+    public let underlying: (any Error)?
+}
+
+extension CacheError: CustomStringConvertible {
+    public var description: String {
+        "\(operation.rawValue) the cache entry \(key.debugDescription)" + (underlying.map { ": \($0)" } ?? ": no entry")
+    }
+}
