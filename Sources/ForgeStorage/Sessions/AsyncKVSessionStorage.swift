@@ -37,7 +37,7 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     }
 
     public func saveUser(_ user: User) async throws(SessionStorageError) {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await store.set(key, value: user, timeToLive: lifetime)
         } catch {
             throw error.code.isPerhapsDone ? .unknownOutcome(error) : .cantSave(error)
@@ -45,7 +45,7 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     }
 
     public func loadUser() async throws(SessionStorageError) -> User? {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             return try await store.read(key)
         } catch {
             let isUnreadable = error.code == .undecodable || error.code.newerVersion != nil
@@ -54,17 +54,10 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     }
 
     public func clearUser() async throws(SessionStorageError) {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await store.remove(key)
         } catch {
             throw error.code.isPerhapsDone ? .unknownOutcome(error) : .cantClear(error)
         }
-    }
-}
-
-extension AsyncKVStoreError.Code {
-    /// Whether the write was made, or may be.
-    fileprivate var isPerhapsDone: Bool {
-        self == .unknownOutcome || self == .durabilityUnknown || self == .notYetVisible
     }
 }

@@ -83,5 +83,7 @@ extension KVStoreError.Code {
     fileprivate var isUnreadableValue: Bool { self == .undecodable || newerVersion != nil }
 
     /// Whether the write was made, or may be.
-    fileprivate var isPerhapsDone: Bool { self == .unknownOutcome || self == .durabilityUnknown }
+    var isPerhapsDone: Bool {
+        self == .unknownOutcome || self == .durabilityUnknown || self == .notYetVisible
+    }
 }
