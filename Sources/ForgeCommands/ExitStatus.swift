@@ -1,4 +1,5 @@
 import ArgumentParser
+import ForgeFileSystem
 import ForgeS3
 import ForgeStorage
 import Foundation
@@ -33,21 +34,21 @@ enum ExitStatus: Int32, CaseIterable {
         self =
             switch error {
             case let error as CommandFailure: error.status
-            case let error as KVStoreError: error.isInUse ? .inUse : error.code == .noStore ? .notFound : .failure
+            case let error as KVStoreError: Self.status(of: error)
             case let error as FileStoreError: Self.status(of: error)
             case let error as CryptError: error.isInUse ? .inUse : error.code == .wrongKey ? .wrongKey : .failure
-            case let error as AsyncKVStoreError: Self.status(of: error)
             case is CancellationError: .interrupted
             default: .failure
             }
     }
 
-    private static func status(of error: AsyncKVStoreError) -> ExitStatus {
+    private static func status(of error: KVStoreError) -> ExitStatus {
         switch error.code {
-        case .unavailable, .timeout: .unreachable
+        case .noStore: .notFound
+        case .unavailable(.server), .timeout: .unreachable
         case .unknownOutcome: .unknownOutcome
         case .cancelled: .interrupted
-        default: .failure
+        default: error.isInUse ? .inUse : .failure
         }
     }
 

@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import AsyncHTTPClient
 import ForgeKVStore
 import Foundation
@@ -20,7 +21,7 @@ struct EtcdFailure: Hashable, Sendable {
         case afterLogIn
     }
 
-    var code: AsyncKVStoreError.Code
+    var code: KVStoreError.Code
     var repetition: Repetition
 
     /// Classifies an error by the server's words and its gRPC code.
@@ -32,7 +33,7 @@ struct EtcdFailure: Hashable, Sendable {
     init(_ message: String, grpcCode: Int?, isWrite: Bool) {
         if message.contains("database space exceeded") {
             // The write that exceeds the quota is applied before it is refused (etcd's `quotaApplierV3`).
-            self.init(isWrite ? .unknownOutcome : .unavailable, .never)
+            self.init(isWrite ? .unknownOutcome : .unavailable(.server), .never)
             return
         }
         if let known = Self.known.first(where: { message.contains($0.words) }) {
@@ -42,11 +43,11 @@ struct EtcdFailure: Hashable, Sendable {
         switch grpcCode ?? 2 {
         case 3, 5, 6, 7, 9, 11, 12, 16: self.init(.refused, .never)
         case 8: self.init(.tooLarge, .never)
-        default: self.init(isWrite ? .unknownOutcome : .unavailable, isWrite ? .never : .elsewhere)
+        default: self.init(isWrite ? .unknownOutcome : .unavailable(.server), isWrite ? .never : .elsewhere)
         }
     }
 
-    private init(_ code: AsyncKVStoreError.Code, _ repetition: Repetition) {
+    private init(_ code: KVStoreError.Code, _ repetition: Repetition) {
         self.code = code
         self.repetition = repetition
     }
@@ -58,18 +59,18 @@ struct EtcdFailure: Hashable, Sendable {
         ("requested lease not found", EtcdFailure(.leaseLost, .never)),
         ("request is too large", EtcdFailure(.tooLarge, .never)),
         ("too many operations in txn request", EtcdFailure(.tooLarge, .never)),
-        ("too many requests", EtcdFailure(.unavailable, .elsewhere)),
-        ("etcdserver: no leader", EtcdFailure(.unavailable, .elsewhere)),
-        ("etcdserver: not capable", EtcdFailure(.unavailable, .elsewhere)),
+        ("too many requests", EtcdFailure(.unavailable(.server), .elsewhere)),
+        ("etcdserver: no leader", EtcdFailure(.unavailable(.server), .elsewhere)),
+        ("etcdserver: not capable", EtcdFailure(.unavailable(.server), .elsewhere)),
     ]
 }
 
 /// One attempt of a call that failed.
 struct EtcdAttempt: Error {
-    var error: AsyncKVStoreError
+    var error: KVStoreError
     var repetition: EtcdFailure.Repetition
 
-    init(error: AsyncKVStoreError, repetition: EtcdFailure.Repetition) {
+    init(error: KVStoreError, repetition: EtcdFailure.Repetition) {
         self.error = error
         self.repetition = repetition
     }
@@ -83,14 +84,14 @@ struct EtcdAttempt: Error {
         let words = answer.message ?? answer.error ?? "status \(status.code)"
         let failure = EtcdFailure(words, grpcCode: answer.code, isWrite: call.isWrite)
         self.init(
-            error: AsyncKVStoreError(
+            error: KVStoreError(
                 failure.code, call.operation, key: call.key, endpoint: endpoint, requestID: id, detail: words),
             repetition: failure.repetition)
     }
 
     /// There is no answer.
     init(_ call: EtcdCall, unanswered cause: any Error, mayBeSent: Bool, _ endpoint: String, _ id: String) {
-        let code: AsyncKVStoreError.Code =
+        let code: KVStoreError.Code =
             if call.isWrite && mayBeSent {
                 .unknownOutcome
             } else if cause is CancellationError || Task.isCancelled {
@@ -100,13 +101,14 @@ struct EtcdAttempt: Error {
             } else if cause is NIOTooManyBytesError {
                 .tooLarge
             } else {
-                .unavailable
+                .unavailable(.server)
             }
         let isClosed = (cause as? HTTPClientError) == .alreadyShutdown
+        var error = KVStoreError(code, call.operation, key: call.key, endpoint: endpoint, requestID: id)
+        error.underlying = cause  // An error of the connection contains no value.
         self.init(
-            error: AsyncKVStoreError(
-                code, call.operation, key: call.key, endpoint: endpoint, requestID: id, underlying: cause),
-            repetition: isClosed || (code != .unavailable && code != .timeout) ? .never : .elsewhere)
+            error: error,
+            repetition: isClosed || (code != .unavailable(.server) && code != .timeout) ? .never : .elsewhere)
     }
 }
 
@@ -116,7 +118,7 @@ struct EtcdCall: Sendable {
     var path: String
 
     /// The operation and the key for errors, metrics and spans.
-    var operation: AsyncKVStoreError.Operation
+    var operation: KVStoreError.Operation
     var key: String?
 
     /// Whether it changes something: then it is not sent again once it was sent.
@@ -130,14 +132,14 @@ struct EtcdCall: Sendable {
 enum EtcdTelemetry {
     /// Runs a call in a span, and records its duration in `db.client.operation.duration`.
     static func measuring<Success: Sendable>(
-        _ call: EtcdCall, _ body: () async throws(AsyncKVStoreError) -> Success
-    ) async throws(AsyncKVStoreError) -> Success {
+        _ call: EtcdCall, _ body: () async throws(KVStoreError) -> Success
+    ) async throws(KVStoreError) -> Success {
         let name = call.operation.rawValue
         let start = ContinuousClock.now
-        let result = await withSpan("\(name) etcd", ofKind: .client) { span -> Result<Success, AsyncKVStoreError> in
+        let result = await withSpan("\(name) etcd", ofKind: .client) { span -> Result<Success, KVStoreError> in
             span.attributes["db.system.name"] = "etcd"
             span.attributes["db.operation.name"] = name
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 return .success(try await body())
             } catch {
                 span.attributes["error.type"] = error.code.description

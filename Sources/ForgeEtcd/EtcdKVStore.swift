@@ -26,15 +26,15 @@ public final class EtcdKVStore: AsyncKVStoring {
 
     /// Creates a store; connects with the first call.
     ///
-    /// - Throws: `AsyncKVStoreError`: `.refused` if there is no endpoint or a certificate cannot be loaded.
-    public init(_ configuration: Configuration) throws(AsyncKVStoreError) {
+    /// - Throws: `KVStoreError`: `.refused` if there is no endpoint or a certificate cannot be loaded.
+    public init(_ configuration: Configuration) throws(KVStoreError) {
         guard !configuration.endpoints.isEmpty else {
-            throw AsyncKVStoreError(.refused, .capabilities, detail: "there is no endpoint")
+            throw KVStoreError(.refused, .capabilities, detail: "there is no endpoint")
         }
         do {
             transport = try EtcdTransport(configuration)
         } catch {
-            throw AsyncKVStoreError(.refused, .capabilities, underlying: error)
+            throw KVStoreError(.refused, .capabilities, detail: "\(error)")
         }
         leases = EtcdLeases(transport)
         names = EtcdNames(prefix: configuration.prefix)
@@ -43,7 +43,7 @@ public final class EtcdKVStore: AsyncKVStoring {
     /// Ends all calls and watches and closes the connections. Later calls throw.
     public func close() async { await transport.close() }
 
-    public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+    public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         AsyncKVCapabilities(
             conditionalWrites: .batches, maximumBatchSize: configuration.maximumBatchSize,
             expiry: EtcdLeases.granularity,
@@ -51,14 +51,14 @@ public final class EtcdKVStore: AsyncKVStoring {
             readConsistency: configuration.reads == .linearizable ? .linearizable : .stale, durability: .powerCut)
     }
 
-    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+    public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         try await keyValue(named: name, as: EtcdKeyValue.self)?.entry
     }
 
     /// A key, now or at a revision.
     private func keyValue<KeyValue: Decodable & Sendable>(
         named name: String, at revision: UInt64? = nil, as type: KeyValue.Type
-    ) async throws(AsyncKVStoreError) -> KeyValue? {
+    ) async throws(KVStoreError) -> KeyValue? {
         let request = EtcdRangeRequest(
             key: try names.key(of: name, .read), revision: revision.map { EtcdInteger(Int64(clamping: $0)) },
             serializable: configuration.reads == .serializable && revision == nil ? true : nil)
@@ -67,10 +67,10 @@ public final class EtcdKVStore: AsyncKVStoring {
         return response.kvs?.first
     }
 
-    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         // The key after a key is the key with a zero byte.
         var start =
-            try after.map { name throws(AsyncKVStoreError) in try names.key(of: name, .keys) + [0] }
+            try after.map { name throws(KVStoreError) in try names.key(of: name, .keys) + [0] }
             ?? names.start(of: prefix)
         var page = AsyncKVPage(names: [], hasMore: true)
         // More than one request only if a whole page has keys that are not UTF-8.
@@ -94,9 +94,9 @@ public final class EtcdKVStore: AsyncKVStoring {
     /// cluster's identifier.
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         var start =
-            try after.map { name throws(AsyncKVStoreError) in try names.key(of: name, .keys) + [0] }
+            try after.map { name throws(KVStoreError) in try names.key(of: name, .keys) + [0] }
             ?? names.start(of: prefix)
         var page = AsyncKVEntryPage(entries: [], hasMore: true, revision: revision)
         // More than one request only if a whole page has keys that are not UTF-8.
@@ -124,12 +124,12 @@ public final class EtcdKVStore: AsyncKVStoring {
     }
 
     @discardableResult
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         guard let timeToLive else { return try await commit(batch, lease: nil) }
         // A lease that was shared and is lost has made the server refuse the write.
         for isLast in [false, true] {
             let lease = try await leases.lease(for: timeToLive)
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 return try await commit(batch, lease: lease)
             } catch {
                 guard error.code == .leaseLost, !isLast else { throw error }
@@ -142,12 +142,12 @@ public final class EtcdKVStore: AsyncKVStoring {
     /// Commits a batch whose values exist as long as a lease is kept alive.
     ///
     /// - Returns: The revision of the values.
-    /// - Throws: `AsyncKVStoreError`, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
+    /// - Throws: `KVStoreError`, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
     ///   nothing was changed.
     @discardableResult
-    public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(AsyncKVStoreError) -> UInt64? {
-        guard !lease.isLost else { throw AsyncKVStoreError(.leaseLost, .batch) }
-        do throws(AsyncKVStoreError) {
+    public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(KVStoreError) -> UInt64? {
+        guard !lease.isLost else { throw KVStoreError(.leaseLost, .batch) }
+        do throws(KVStoreError) {
             return try await commit(batch, lease: lease.id)
         } catch {
             if error.code == .leaseLost { lease.lose() }
@@ -155,29 +155,29 @@ public final class EtcdKVStore: AsyncKVStoring {
         }
     }
 
-    private func commit(_ batch: KVBatch, lease: Int64?) async throws(AsyncKVStoreError) -> UInt64? {
+    private func commit(_ batch: KVBatch, lease: Int64?) async throws(KVStoreError) -> UInt64? {
         let transaction = try names.transaction(of: batch, lease: lease)
         guard !transaction.success.isEmpty || !transaction.compare.isEmpty else { return nil }
         let key = batch.changes.count == 1 ? batch.changes[0].name : nil
         guard max(transaction.success.count, transaction.compare.count) <= configuration.maximumBatchSize else {
-            throw AsyncKVStoreError(.tooLarge, .batch, key: key, detail: "too many operations")
+            throw KVStoreError(.tooLarge, .batch, key: key, detail: "too many operations")
         }
         // Base64 takes 4 bytes for 3; the server counts the bytes themselves.
         let size = transaction.success.reduce(0) {
             $0 + ($1.request_put.map { $0.key.count + $0.value.count + 32 } ?? 64)
         }
         guard size <= configuration.maximumRequestSizeInBytes else {
-            throw AsyncKVStoreError(.tooLarge, .batch, key: key, detail: "\(size) bytes")
+            throw KVStoreError(.tooLarge, .batch, key: key, detail: "\(size) bytes")
         }
         let response: EtcdTransactionResponse
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             var call = EtcdCall(path: "/v3/kv/txn", operation: .batch, key: key, isWrite: true)
             if let put = transaction.onlyPut {
                 // A fifth faster than a transaction with one operation.
                 call.path = "/v3/kv/put"
                 let answer: EtcdPutResponse = try await transport.call(call, put)
                 guard let revision = answer.header?.revision else {
-                    throw AsyncKVStoreError(.unknownOutcome, .batch, key: key, detail: "the answer has no revision")
+                    throw KVStoreError(.unknownOutcome, .batch, key: key, detail: "the answer has no revision")
                 }
                 return UInt64(clamping: revision.value)
             }
@@ -191,7 +191,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             throw error
         }
         guard response.succeeded == true else {
-            throw AsyncKVStoreError(.conflict, .batch, key: batch.requirements.first?.name)
+            throw KVStoreError(.conflict, .batch, key: batch.requirements.first?.name)
         }
         return response.header?.revision.map { UInt64(clamping: $0.value) }
     }
@@ -205,7 +205,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             guard let revision = requirement.revision,
                 case .set(_, let bytes)? = batch.changes.last(where: { names.areEqual($0.name, requirement.name) })
             else { continue }
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 let type = EtcdVersionedKeyValue.self
                 guard let old = try await keyValue(named: requirement.name, at: revision, as: type),
                     let new = try await keyValue(named: requirement.name, as: type),
@@ -233,8 +233,8 @@ public final class EtcdKVStore: AsyncKVStoring {
     ///
     /// - Parameter timeToLive: How long the values outlive the process; whole seconds, rounded up, at least 2.
     /// - Returns: The lease, which is kept alive while it is referred to.
-    /// - Throws: `AsyncKVStoreError`.
-    public func keptLease(timeToLive: Duration) async throws(AsyncKVStoreError) -> EtcdLease {
+    /// - Throws: `KVStoreError`.
+    public func keptLease(timeToLive: Duration) async throws(KVStoreError) -> EtcdLease {
         try await leases.keptLease(timeToLive: timeToLive)
     }
 }

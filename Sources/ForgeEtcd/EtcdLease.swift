@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import ForgeKVStore
 import Logging
 import Synchronization
@@ -127,7 +128,7 @@ final class EtcdLeases: Sendable {
     }
 
     /// A lease that lasts at least for a duration.
-    func lease(for duration: Duration) async throws(AsyncKVStoreError) -> Int64 {
+    func lease(for duration: Duration) async throws(KVStoreError) -> Int64 {
         let seconds = Self.seconds(min(duration, Self.longest) + Self.sharing)
         let now = ContinuousClock.now
         if let shared = state.withLock({ $0.shared[seconds] }), now < shared.granted + Self.sharing {
@@ -147,7 +148,7 @@ final class EtcdLeases: Sendable {
     }
 
     /// A lease that is kept alive.
-    func keptLease(timeToLive: Duration) async throws(AsyncKVStoreError) -> EtcdLease {
+    func keptLease(timeToLive: Duration) async throws(KVStoreError) -> EtcdLease {
         let seconds = max(Self.seconds(min(timeToLive, Self.longest)), 2)
         if let lease = state.withLock({ $0.kept[seconds]?.lease }), !lease.isLost { return lease }
         let start = ContinuousClock.now
@@ -163,19 +164,19 @@ final class EtcdLeases: Sendable {
         }
     }
 
-    private func grant(_ seconds: Int64) async throws(AsyncKVStoreError) -> Int64 {
+    private func grant(_ seconds: Int64) async throws(KVStoreError) -> Int64 {
         // Repeating leaves a lease without values, which ends by itself.
         let response: EtcdLeaseResponse = try await transport.call(
             EtcdCall(path: "/v3/lease/grant", operation: .lease), EtcdLeaseRequest(TTL: EtcdInteger(seconds)))
         guard let id = response.ID?.value else {
-            throw AsyncKVStoreError(.unavailable, .lease, detail: "a lease without an identifier")
+            throw KVStoreError(.unavailable(.server), .lease, detail: "a lease without an identifier")
         }
         return id
     }
 
     /// Whether a lease still exists; nil if the cluster did not answer.
     private static func renew(_ id: Int64, _ transport: EtcdTransport, within deadline: Duration) async -> Bool? {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             let response: EtcdStreamed<EtcdLeaseResponse> = try await transport.call(
                 EtcdCall(path: "/v3/lease/keepalive", operation: .lease, deadline: deadline),
                 EtcdLeaseRequest(ID: EtcdInteger(id)))

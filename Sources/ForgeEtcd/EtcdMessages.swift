@@ -189,10 +189,10 @@ struct EtcdNames: Sendable {
     func storeID(in cluster: String?) -> String? { cluster.map { "\($0) \(String(decoding: prefix, as: UTF8.self))" } }
 
     /// The key of a name.
-    func key(of name: String, _ operation: AsyncKVStoreError.Operation) throws(AsyncKVStoreError) -> Data {
+    func key(of name: String, _ operation: KVStoreError.Operation) throws(KVStoreError) -> Data {
         let key = prefix + Data(name.utf8)
         guard name.utf8.count <= KVKey<Int>.maximumNameLength, !key.isEmpty else {
-            throw AsyncKVStoreError(.invalidKey, operation, key: name)
+            throw KVStoreError(.invalidKey, operation, key: name)
         }
         return key
     }
@@ -222,7 +222,7 @@ struct EtcdNames: Sendable {
     }
 
     /// The transaction of a batch. A server refuses several changes of one key, so only the last is sent.
-    func transaction(of batch: KVBatch, lease: Int64?) throws(AsyncKVStoreError) -> EtcdTransaction {
+    func transaction(of batch: KVBatch, lease: Int64?) throws(KVStoreError) -> EtcdTransaction {
         var changes: [Data: KVBatch.Change] = [:]
         for change in batch.changes { changes[try key(of: change.name, .batch)] = change }
         var transaction = EtcdTransaction(compare: [], success: [])

@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import AsyncHTTPClient
 import ForgeHTTP
 import ForgeKVStore
@@ -72,16 +73,16 @@ final class EtcdTransport: Sendable {
     /// Sends a request until it is answered, may not be repeated, or the deadline has passed.
     func call<Response: Decodable & Sendable>(
         _ call: EtcdCall, _ body: some Encodable & Sendable, as type: Response.Type = Response.self
-    ) async throws(AsyncKVStoreError) -> Response {
+    ) async throws(KVStoreError) -> Response {
         let bytes = try encoded(body, for: call)
-        return try await EtcdTelemetry.measuring(call) { () async throws(AsyncKVStoreError) -> Response in
+        return try await EtcdTelemetry.measuring(call) { () async throws(KVStoreError) -> Response in
             let (response, endpoint, id) = try await repeating(call, bytes, isStream: false)
             do {
                 return try JSONDecoder().decode(Response.self, from: Data(response.bytes.readableBytesView))
             } catch {
                 // The body of the answer may contain values.
-                throw AsyncKVStoreError(
-                    call.isWrite ? .unknownOutcome : .unavailable, call.operation, key: call.key,
+                throw KVStoreError(
+                    call.isWrite ? .unknownOutcome : .unavailable(.server), call.operation, key: call.key,
                     endpoint: endpoint, requestID: id, detail: "the answer is not valid")
             }
         }
@@ -90,7 +91,7 @@ final class EtcdTransport: Sendable {
     /// Opens a stream of messages; attempts are repeated until the deadline.
     func open(
         _ call: EtcdCall, _ body: some Encodable & Sendable
-    ) async throws(AsyncKVStoreError) -> HTTPClientResponse.Body {
+    ) async throws(KVStoreError) -> HTTPClientResponse.Body {
         let bytes = try encoded(body, for: call)
         return try await repeating(call, bytes, isStream: true).response.body
     }
@@ -102,24 +103,24 @@ final class EtcdTransport: Sendable {
 
     private func encoded(
         _ body: some Encodable, for call: EtcdCall
-    ) throws(AsyncKVStoreError) -> ByteBuffer {
+    ) throws(KVStoreError) -> ByteBuffer {
         do {
             return ByteBuffer(bytes: try JSONEncoder().encode(body))
         } catch {
-            throw AsyncKVStoreError(.unencodable, call.operation, key: call.key)
+            throw KVStoreError(.unencodable, call.operation, key: call.key)
         }
     }
 
     private func repeating(
         _ call: EtcdCall, _ bytes: ByteBuffer, isStream: Bool
-    ) async throws(AsyncKVStoreError) -> (response: Answer, endpoint: String, id: String) {
+    ) async throws(KVStoreError) -> (response: Answer, endpoint: String, id: String) {
         let end = ContinuousClock.now + (call.deadline ?? configuration.deadline)
         var backoff = Backoff()
         var logIns = 0
         // The last failure explains more than `timeout` alone.
-        var cause: AsyncKVStoreError?
+        var cause: KVStoreError?
         while true {
-            guard !Task.isCancelled else { throw AsyncKVStoreError(.cancelled, call.operation, key: call.key) }
+            guard !Task.isCancelled else { throw KVStoreError(.cancelled, call.operation, key: call.key) }
             let id = state.withLock { state in
                 state.requests += 1
                 return "\(clientID)-\(state.requests)"
@@ -234,7 +235,8 @@ final class EtcdTransport: Sendable {
             throw attempt
         } catch {
             throw EtcdAttempt(
-                error: AsyncKVStoreError(.unavailable, .logIn, endpoint: endpoint, detail: "the answer is not valid"),
+                error: KVStoreError(
+                    .unavailable(.server), .logIn, endpoint: endpoint, detail: "the answer is not valid"),
                 repetition: .elsewhere)
         }
     }
@@ -243,14 +245,14 @@ final class EtcdTransport: Sendable {
 extension EtcdTransport {
     /// Whether all servers that answer report every event of a watch. Asked until all of them have answered once.
     ///
-    /// - Throws: ``AsyncKVStoreError`` if none answers before the deadline.
-    func replaysChanges() async throws(AsyncKVStoreError) -> Bool {
+    /// - Throws: ``KVStoreError`` if none answers before the deadline.
+    func replaysChanges() async throws(KVStoreError) -> Bool {
         if let known = state.withLock({ $0.replaysChanges }) { return known }
         let end = ContinuousClock.now + configuration.deadline
         var backoff = Backoff()
         var generator = SystemRandomNumberGenerator()
         while true {
-            let failure: AsyncKVStoreError
+            let failure: KVStoreError
             switch await askVersions() {
             case .success(let replays): return replays
             case .failure(let error): failure = error
@@ -259,14 +261,14 @@ extension EtcdTransport {
             guard failure.code != .cancelled, !state.withLock({ $0.isClosed }), ContinuousClock.now + wait < end else {
                 throw failure
             }
-            do { try await Task.sleep(for: wait) } catch { throw AsyncKVStoreError(.cancelled, .capabilities) }
+            do { try await Task.sleep(for: wait) } catch { throw KVStoreError(.cancelled, .capabilities) }
         }
     }
 
     /// Asks each server once; fails if none answers.
-    private func askVersions() async -> Result<Bool, AsyncKVStoreError> {
+    private func askVersions() async -> Result<Bool, KVStoreError> {
         var found: [EtcdVersion?] = []
-        var failure = AsyncKVStoreError(.unavailable, .capabilities)
+        var failure = KVStoreError(.unavailable(.server), .capabilities)
         for endpoint in configuration.endpoints {
             do {
                 let client = client
@@ -277,9 +279,9 @@ extension EtcdTransport {
                 let answer = try JSONDecoder().decode(EtcdServerVersion.self, from: Data(bytes.readableBytesView))
                 found.append(EtcdVersion(answer.etcdserver))
             } catch {
-                failure = AsyncKVStoreError(
-                    Task.isCancelled ? .cancelled : .unavailable, .capabilities, endpoint: endpoint,
-                    underlying: error)
+                failure = KVStoreError(
+                    Task.isCancelled ? .cancelled : .unavailable(.server), .capabilities, endpoint: endpoint)
+                failure.underlying = error  // An error of the connection contains no value.
             }
         }
         guard !found.isEmpty else { return .failure(failure) }

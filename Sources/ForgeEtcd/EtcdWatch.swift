@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import AsyncHTTPClient
 import ForgeHTTP
 import ForgeKVStore
@@ -11,7 +12,7 @@ import Synchronization
 ///
 /// A task reads the connection, one message for each demand, so that a slow consumer makes the server wait.
 final class EtcdChangeSource: AsyncKVChangeSource {
-    typealias Batch = Result<AsyncKVUpdate, AsyncKVStoreError>
+    typealias Batch = Result<AsyncKVUpdate, KVStoreError>
 
     /// The changes of the last messages that were not delivered, in order.
     private let pending = Mutex(Pending())
@@ -36,7 +37,7 @@ final class EtcdChangeSource: AsyncKVChangeSource {
         demand.finish()
     }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+    func next() async throws(KVStoreError) -> AsyncKVChange? {
         while true {
             let change = pending.withLock { $0.next() }
             if let change { return change }
@@ -44,7 +45,7 @@ final class EtcdChangeSource: AsyncKVChangeSource {
         }
     }
 
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         // What `next` has left of the last message.
         let rest = pending.withLock { $0.take() }
         if !rest.changes.isEmpty { return rest }
@@ -52,7 +53,7 @@ final class EtcdChangeSource: AsyncKVChangeSource {
     }
 
     /// Adds the next message to what is pending; false if the task is cancelled.
-    private func receive() async throws(AsyncKVStoreError) -> Bool {
+    private func receive() async throws(KVStoreError) -> Bool {
         guard !Task.isCancelled else {
             task.cancel()
             return false
@@ -120,7 +121,7 @@ private struct EtcdWatch {
         var demand = demands.makeAsyncIterator()
         guard await demand.next() != nil else { return }
         while !Task.isCancelled {
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 var watch: EtcdWatchState
                 if let state {
                     watch = state
@@ -148,9 +149,9 @@ private struct EtcdWatch {
                             results.yield(.success(AsyncKVUpdate(changes: changes, revision: watch.reported)))
                             guard await demand.next() != nil else { return }
                         case .interrupted:
-                            throw AsyncKVStoreError(.unavailable, .changes, detail: "the watch was ended")
+                            throw KVStoreError(.unavailable(.server), .changes, detail: "the watch was ended")
                         case .notPermitted(let reason):
-                            throw AsyncKVStoreError(.refused, .changes, detail: reason)
+                            throw KVStoreError(.refused, .changes, detail: reason)
                         }
                     }
                 }
@@ -163,7 +164,7 @@ private struct EtcdWatch {
                 // A token that has expired is refused like missing rights: log in once before reporting it.
                 let mayRecover = error.code == .refused && refusals < 2 && transport.configuration.credentials != nil
                 // A connection that was open and has ended has no endpoint.
-                let isInterruption = error.code == .unavailable && error.endpoint == nil
+                let isInterruption = error.code == .unavailable(.server) && error.endpoint == nil
                 if !mayRecover, !isInterruption {
                     results.yield(.failure(error))
                     guard await demand.next() != nil else { return }
@@ -182,15 +183,15 @@ private struct EtcdWatch {
                 start_revision: state.next.map { EtcdInteger(Int64(clamping: $0)) }))
     }
 
-    private func message(_ line: Data) throws(AsyncKVStoreError) -> EtcdWatchResponse {
+    private func message(_ line: Data) throws(KVStoreError) -> EtcdWatchResponse {
         let message: EtcdStreamed<EtcdWatchResponse>
         do {
             message = try JSONDecoder().decode(EtcdStreamed<EtcdWatchResponse>.self, from: line)
         } catch {
-            throw AsyncKVStoreError(.unavailable, .changes, detail: "a message is not valid")
+            throw KVStoreError(.unavailable(.server), .changes, detail: "a message is not valid")
         }
         if let result = message.result { return result }
-        throw AsyncKVStoreError(.unavailable, .changes, detail: message.error?.message)
+        throw KVStoreError(.unavailable(.server), .changes, detail: message.error?.message)
     }
 }
 
@@ -204,7 +205,7 @@ struct EtcdLines: Sendable {
     /// The lines that end in a chunk.
     ///
     /// - Throws: `unavailable` if a line exceeds the limit.
-    mutating func append(_ chunk: ByteBuffer) throws(AsyncKVStoreError) -> [Data] {
+    mutating func append(_ chunk: ByteBuffer) throws(KVStoreError) -> [Data] {
         var lines: [Data] = []
         var bytes = chunk.readableBytesView
         while let end = bytes.firstIndex(of: UInt8(ascii: "\n")) {
@@ -215,20 +216,20 @@ struct EtcdLines: Sendable {
         }
         rest += bytes
         guard rest.count <= Self.limit else {
-            throw AsyncKVStoreError(.unavailable, .changes, detail: "a message exceeds \(Self.limit) bytes")
+            throw KVStoreError(.unavailable(.server), .changes, detail: "a message exceeds \(Self.limit) bytes")
         }
         return lines
     }
 }
 
 extension HTTPClientResponse.Body {
-    /// The chunks of a stream; a failure of the connection is an ``AsyncKVStoreError``.
+    /// The chunks of a stream; a failure of the connection is an ``KVStoreError``.
     func mappingErrors() -> EtcdResponseBody { EtcdResponseBody(body: self) }
 }
 
 struct EtcdResponseBody: AsyncSequence {
     typealias Element = ByteBuffer
-    typealias Failure = AsyncKVStoreError
+    typealias Failure = KVStoreError
 
     let body: HTTPClientResponse.Body
 
@@ -237,12 +238,13 @@ struct EtcdResponseBody: AsyncSequence {
     struct Iterator: AsyncIteratorProtocol {
         fileprivate var base: HTTPClientResponse.Body.AsyncIterator
 
-        mutating func next(isolation actor: isolated (any Actor)?) async throws(AsyncKVStoreError) -> ByteBuffer? {
+        mutating func next(isolation actor: isolated (any Actor)?) async throws(KVStoreError) -> ByteBuffer? {
             do {
                 return try await base.next(isolation: actor)
             } catch {
-                throw AsyncKVStoreError(
-                    Task.isCancelled ? .cancelled : .unavailable, .changes, underlying: error)
+                var failure = KVStoreError(Task.isCancelled ? .cancelled : .unavailable(.server), .changes)
+                failure.underlying = error  // An error of the connection contains no value.
+                throw failure
             }
         }
     }

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeStorage
 import Foundation
 import SystemPackage
@@ -25,10 +26,10 @@ struct ExitStatusTests {
             (FileStoreError(.unavailable(.inUse(processID: nil)), .save), .inUse),
             (FileStoreError(.noSpace, .save), .failure), (FileStoreError(.unavailable(.server), .load), .unreachable),
             (FileStoreError(.unknownOutcome, .save), .unknownOutcome),
-            (AsyncKVStoreError(.timeout, .read), .unreachable),
-            (AsyncKVStoreError(.unavailable, .read), .unreachable),
-            (AsyncKVStoreError(.unknownOutcome, .batch), .unknownOutcome),
-            (AsyncKVStoreError(.refused, .logIn), .failure), (AsyncKVStoreError(.cancelled, .read), .interrupted),
+            (KVStoreError(.timeout, .read), .unreachable),
+            (KVStoreError(.unavailable(.server), .read), .unreachable),
+            (KVStoreError(.unknownOutcome, .batch), .unknownOutcome),
+            (KVStoreError(.refused, .logIn), .failure), (KVStoreError(.cancelled, .read), .interrupted),
             (CommandFailure.notBuilt("a", trait: "b"), .notBuilt),
             (CryptError(.wrongKey, .get), .wrongKey), (CryptError(.unavailable(.inUse(processID: nil)), .set), .inUse),
             (CryptError(.tampered, .get), .failure), (FileSystemError(.open, .permissionDenied), .failure),

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeStorage
 import Foundation
 import Synchronization
@@ -11,9 +12,9 @@ private final class PagedStore: AsyncKVStoring {
     let longestPage = Mutex(0)
     /// From how many values on a page fails.
     let limit: Int
-    private let failure: AsyncKVStoreError.Code
+    private let failure: KVStoreError.Code
 
-    init(limit: Int = .max, failure: AsyncKVStoreError.Code = .unavailable) {
+    init(limit: Int = .max, failure: KVStoreError.Code = .unavailable(.server)) {
         (self.limit, self.failure) = (limit, failure)
     }
 
@@ -23,22 +24,22 @@ private final class PagedStore: AsyncKVStoring {
         return capabilities
     }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
 
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        guard limit < self.limit else { throw AsyncKVStoreError(failure, .keys) }
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        guard limit < self.limit else { throw KVStoreError(failure, .keys) }
         longestPage.withLock { $0 = max($0, limit) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        guard batch.changes.count <= 128 else { throw AsyncKVStoreError(.tooLarge, .batch) }
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        guard batch.changes.count <= 128 else { throw KVStoreError(.tooLarge, .batch) }
         return try await base.commit(batch, timeToLive: timeToLive)
     }
 
@@ -83,13 +84,13 @@ struct OpenedKVStoreTests {
 
     @Test(
         "a page that fails is asked for again with fewer values, and then the error is thrown",
-        arguments: [AsyncKVStoreError.Code.unavailable, .tooLarge, .timeout])
-    func failingPages(_ failure: AsyncKVStoreError.Code) async throws {
+        arguments: [KVStoreError.Code.unavailable(.server), .tooLarge, .timeout])
+    func failingPages(_ failure: KVStoreError.Code) async throws {
         let store = PagedStore(limit: 100, failure: failure)
         let expected = try await fill(store, count: 200)
         #expect(try await names(OpenedKVStore(store)) == expected)
         let broken = OpenedKVStore(PagedStore(limit: 1, failure: failure))
-        await #expect(throws: AsyncKVStoreError.self) { try await names(broken) }
+        await #expect(throws: KVStoreError.self) { try await names(broken) }
     }
 
     @Test("several values are read at the same time, in the order of their names")

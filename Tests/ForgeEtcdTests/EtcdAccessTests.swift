@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
@@ -61,7 +62,7 @@ struct EtcdAccessTests {
         let (server, access) = try await serverWithUsers()
         var configuration = access
         configuration.credentials = .init(user: "root", password: "wrong-7")
-        let wrong = await #expect(throws: AsyncKVStoreError.self) {
+        let wrong = await #expect(throws: KVStoreError.self) {
             try await EtcdKVStore(configuration).read(key)
         }
         #expect(wrong?.code == .refused)
@@ -70,14 +71,14 @@ struct EtcdAccessTests {
 
         configuration.credentials = .init(user: "reader", password: "secret-reader")
         let reader = try EtcdKVStore(configuration)
-        let denied = await #expect(throws: AsyncKVStoreError.self) { try await reader.set(key, value: 1) }
+        let denied = await #expect(throws: KVStoreError.self) { try await reader.set(key, value: 1) }
         #expect(denied?.code == .refused)
         var iterator = reader.changes().makeAsyncIterator()
-        let watch = await #expect(throws: AsyncKVStoreError.self) { try await iterator.next() }
+        let watch = await #expect(throws: KVStoreError.self) { try await iterator.next() }
         #expect(watch?.code == .refused)
 
         configuration.credentials = nil
-        let refused = await #expect(throws: AsyncKVStoreError.self) {
+        let refused = await #expect(throws: KVStoreError.self) {
             try await EtcdKVStore(configuration).set(key, value: 1)
         }
         #expect(refused?.code == .refused)
@@ -116,11 +117,11 @@ struct EtcdAccessTests {
         configuration.deadline = .seconds(2)
         configuration.tls = .init(trustRootsPath: certificate)
         let unknown = try EtcdKVStore(configuration)
-        await #expect(throws: AsyncKVStoreError.self) { try await unknown.set(key, value: 2) }
+        await #expect(throws: KVStoreError.self) { try await unknown.set(key, value: 2) }
         configuration.tls = .init()
         let untrusting = try EtcdKVStore(configuration)
-        let error = await #expect(throws: AsyncKVStoreError.self) { try await untrusting.set(key, value: 2) }
-        #expect(error?.code == .unavailable)
+        let error = await #expect(throws: KVStoreError.self) { try await untrusting.set(key, value: 2) }
+        #expect(error?.code == .unavailable(.server))
         #expect(try await store.read(key) == 1)
     }
 }

@@ -37,7 +37,7 @@ struct EtcdLeaseTests {
         let store = try EtcdKVStore(.test(server.endpoint))
         let lease = try await store.keptLease(timeToLive: .seconds(2))
         try await Gateway(server).post("/v3/lease/revoke", #"{"ID":"\#(lease.id)"}"#)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await store.commit(try batch("a"), lease: lease)
         }
         #expect(error?.code == .leaseLost)

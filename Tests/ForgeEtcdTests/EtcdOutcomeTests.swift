@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
@@ -42,7 +43,7 @@ struct EtcdOutcomeTests {
         try await direct.set(KVKey<Int>("c"), value: 1)
         for (index, call) in calls.enumerated() {
             proxy.next(.write, fault)
-            let error = await #expect(throws: AsyncKVStoreError.self) { try await call() }
+            let error = await #expect(throws: KVStoreError.self) { try await call() }
             #expect(error?.code == .unknownOutcome)
             #expect(error?.endpoint == proxy.endpoint)
             #expect(error?.requestID?.isEmpty == false)
@@ -69,7 +70,7 @@ struct EtcdOutcomeTests {
         let revision = try await direct.entry(named: "a")?.revision
         try await direct.set(key, value: 2)
         proxy.next(.write, .losesAnswer)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await store.compareAndSet(key, revision: revision, value: 2)
         }
         #expect(error?.code == .unknownOutcome)
@@ -88,11 +89,11 @@ struct EtcdOutcomeTests {
         var configuration = configuration
         configuration.deadline = .seconds(1)
         let store = try EtcdKVStore(configuration)
-        let codes: [(FaultyProxy.Request, AsyncKVStoreError.Code)] = [(.read, .timeout), (.write, .unknownOutcome)]
+        let codes: [(FaultyProxy.Request, KVStoreError.Code)] = [(.read, .timeout), (.write, .unknownOutcome)]
         for (request, code) in codes {
             proxy.next(request, .hangs)
             let start = ContinuousClock.now
-            let error = await #expect(throws: AsyncKVStoreError.self) {
+            let error = await #expect(throws: KVStoreError.self) {
                 if code == .timeout { _ = try await store.read(key) } else { try await store.set(key, value: 1) }
             }
             #expect(error?.code == code)
@@ -102,7 +103,7 @@ struct EtcdOutcomeTests {
 
     @Test("cancelling a call frees its request")
     func cancellation() async throws {
-        let codes: [(FaultyProxy.Request, AsyncKVStoreError.Code)] = [(.read, .cancelled), (.write, .unknownOutcome)]
+        let codes: [(FaultyProxy.Request, KVStoreError.Code)] = [(.read, .cancelled), (.write, .unknownOutcome)]
         for (request, code) in codes {
             proxy.next(request, .hangs)
             let count = proxy.requests.count
@@ -111,7 +112,7 @@ struct EtcdOutcomeTests {
             }
             try await until { proxy.requests.count > count }
             task.cancel()
-            let error = await #expect(throws: AsyncKVStoreError.self) { try await task.value }
+            let error = await #expect(throws: KVStoreError.self) { try await task.value }
             #expect(error?.code == code)
             try await until { proxy.connectionCount == 0 }
         }
@@ -135,8 +136,8 @@ struct EtcdOutcomeTests {
         configuration.deadline = .seconds(2)
         let store = try EtcdKVStore(configuration)
         for call in [{ try await store.set(key, value: 1) }, { _ = try await store.read(key) }] {
-            let error = await #expect(throws: AsyncKVStoreError.self) { try await call() }
-            #expect(error?.code == .unavailable)
+            let error = await #expect(throws: KVStoreError.self) { try await call() }
+            #expect(error?.code == .unavailable(.server))
             #expect(error?.endpoint == configuration.endpoints[0])
         }
     }
@@ -146,11 +147,11 @@ struct EtcdOutcomeTests {
         var configuration = configuration
         configuration.maximumRequestSizeInBytes = 1000
         let store = try EtcdKVStore(configuration)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await store.set(KVKey<String>("a"), value: String(repeating: "x", count: 1000))
         }
         #expect(error?.code == .tooLarge)
-        let many = await #expect(throws: AsyncKVStoreError.self) {
+        let many = await #expect(throws: KVStoreError.self) {
             try await store.batch { batch in for name in 0...128 { try batch.set(KVKey<Int>("\(name)"), value: 1) } }
         }
         #expect(many?.code == .tooLarge)
@@ -160,12 +161,12 @@ struct EtcdOutcomeTests {
     @Test("an error shows no value")
     func values() async throws {
         proxy.next(.write, .losesAnswer)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await store.set(KVKey<String>("a"), value: "hidden-7")
         }
         #expect(error.map { "\($0)".contains("hidden-7") } == false)
         try await direct.set(KVKey<String>("b"), value: "hidden-7")
-        let wrong = await #expect(throws: AsyncKVStoreError.self) { try await store.read(KVKey<Int>("b")) }
+        let wrong = await #expect(throws: KVStoreError.self) { try await store.read(KVKey<Int>("b")) }
         #expect(wrong?.code == .undecodable)
         #expect(wrong.map { "\($0)".contains("hidden-7") } == false)
     }

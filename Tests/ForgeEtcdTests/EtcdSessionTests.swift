@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
@@ -35,9 +36,9 @@ struct EtcdSessionTests {
         ] {
             let error = await #expect(throws: SessionStorageError.self) { try await call() }
             switch try #require(error) {
-            case .cantSave(let cause as AsyncKVStoreError), .cantClear(let cause as AsyncKVStoreError),
-                .unavailable(let cause as AsyncKVStoreError):
-                #expect(cause.code == .unavailable || cause.code == .timeout, "\(cause)")
+            case .cantSave(let cause as KVStoreError), .cantClear(let cause as KVStoreError),
+                .unavailable(let cause as KVStoreError):
+                #expect(cause.code == .unavailable(.server) || cause.code == .timeout, "\(cause)")
                 #expect(cause.endpoint == server.endpoint || cause.endpoint == nil)
             default: Issue.record("\(String(describing: error))")
             }

@@ -21,10 +21,10 @@ struct EtcdTelemetryTests {
         var configuration = EtcdKVStore.Configuration(endpoints: ["http://127.0.0.1:\(try LoopbackSocket.freePort())"])
         // Enough time for a refused connection on a busy machine.
         configuration.deadline = .seconds(2)
-        await #expect(throws: AsyncKVStoreError.self) {
+        await #expect(throws: KVStoreError.self) {
             try await EtcdKVStore(configuration).set(KVKey<Int>("a"), value: 1)
         }
-        let failed = common + [("error.type", "unavailable")]
+        let failed = common + [("error.type", "unavailable: server error")]
         #expect(try metrics.expectTimer(name, failed).values.isEmpty == false)
     }
 }

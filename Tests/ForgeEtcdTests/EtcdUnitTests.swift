@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import ForgeKVStore
 import Foundation
 import NIOCore
@@ -51,21 +52,21 @@ struct EtcdUnitTests {
         #expect(names.name(of: Data("f/".utf8 + [UInt8](repeating: 0x78, count: 1025))) == nil)
         #expect(names.storeID(in: "7") != EtcdNames(prefix: "g/").storeID(in: "7"))
         #expect(names.name(of: try names.key(of: "e\u{301}", .read)).map { Array($0.utf8) } == Array("e\u{301}".utf8))
-        #expect(throws: AsyncKVStoreError.self) { try EtcdNames(prefix: "").key(of: "", .read) }
+        #expect(throws: KVStoreError.self) { try EtcdNames(prefix: "").key(of: "", .read) }
     }
 
     @Test("a refusal has its meaning, and a write that may have been applied is unknown")
     func refusals() {
-        func code(_ words: String, _ number: Int?, isWrite: Bool = true) -> AsyncKVStoreError.Code {
+        func code(_ words: String, _ number: Int?, isWrite: Bool = true) -> KVStoreError.Code {
             EtcdFailure(words, grpcCode: number, isWrite: isWrite).code
         }
         #expect(code("etcdserver: permission denied", 7) == .refused)
         #expect(code("etcdserver: request is too large", 3) == .tooLarge)
         #expect(code("etcdserver: requested lease not found", 5) == .leaseLost)
-        #expect(code("etcdserver: no leader", 14) == .unavailable)
+        #expect(code("etcdserver: no leader", 14) == .unavailable(.server))
         #expect(code("etcdserver: request timed out", 14) == .unknownOutcome)
         #expect(code("etcdserver: leader changed", 14) == .unknownOutcome)
-        #expect(code("etcdserver: request timed out", 14, isWrite: false) == .unavailable)
+        #expect(code("etcdserver: request timed out", 14, isWrite: false) == .unavailable(.server))
         #expect(code("status 502", nil) == .unknownOutcome)
         #expect(EtcdFailure("etcdserver: leader changed", grpcCode: 14, isWrite: true).repetition == .never)
         #expect(EtcdFailure("etcdserver: invalid auth token", grpcCode: 16, isWrite: true).repetition == .afterLogIn)
@@ -87,7 +88,7 @@ struct EtcdUnitTests {
         var lines = EtcdLines()
         let chunk = ByteBuffer(repeating: UInt8(ascii: "x"), count: 1 << 20)
         for _ in 0..<64 { #expect(try lines.append(chunk).isEmpty) }
-        #expect(throws: AsyncKVStoreError.self) { try lines.append(chunk) }
+        #expect(throws: KVStoreError.self) { try lines.append(chunk) }
     }
 
     @Test("numbers of 64 bits are strings, and may be numbers")

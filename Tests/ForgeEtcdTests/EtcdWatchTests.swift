@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
@@ -112,8 +113,8 @@ struct EtcdWatchTests {
         var iterator = store.changes().makeAsyncIterator()
         #expect(try await iterator.next() == .resync)
         try await server.stop()
-        let error = await #expect(throws: AsyncKVStoreError.self) { try await iterator.next() }
-        #expect(error?.code == .unavailable)
+        let error = await #expect(throws: KVStoreError.self) { try await iterator.next() }
+        #expect(error?.code == .unavailable(.server))
         #expect(error?.endpoint == server.endpoint)
         try await server.start()
         // Calls may time out until the member has a leader.

@@ -64,7 +64,7 @@ import Testing
         let entry = try base.entry(named: "n.99")
         #expect(removed.contains(.changed(name: "n.99", entry: entry, revision: nil)))
         #expect(removed.contains(.changed(name: "n.0", entry: nil, revision: nil)))
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             _ = try await store.entries(prefix: "", after: nil, limit: 10, at: 1)
         }
         #expect(error?.code == .refused)
@@ -119,7 +119,7 @@ import Testing
         let base = LocalAsyncKVStore(InMemoryKVStore())
         let store = NamespacedAsyncKVStore(base, namespace: "n")
         let name = String(repeating: "x", count: 1024)
-        let error = await #expect(throws: AsyncKVStoreError.self) { try await store.set(KVKey<Int>(name), value: 1) }
+        let error = await #expect(throws: KVStoreError.self) { try await store.set(KVKey<Int>(name), value: 1) }
         #expect(error?.code == .invalidKey)
         #expect(error?.key == name)
     }
@@ -129,10 +129,10 @@ import Testing
         let base = LocalAsyncKVStore(InMemoryKVStore())
         let store = FaultingAsyncKVStore(base) { call in
             guard call.operation == .batch else { return nil }
-            return call.names == ["before"] ? .before(.unavailable) : .after(.unknownOutcome)
+            return call.names == ["before"] ? .before(.unavailable(.server)) : .after(.unknownOutcome)
         }
-        for (name, code) in [("before", AsyncKVStoreError.Code.unavailable), ("after", .unknownOutcome)] {
-            let error = await #expect(throws: AsyncKVStoreError.self) {
+        for (name, code) in [("before", KVStoreError.Code.unavailable(.server)), ("after", .unknownOutcome)] {
+            let error = await #expect(throws: KVStoreError.self) {
                 try await store.set(KVKey<Int>(name), value: 1)
             }
             #expect(error?.code == code)
@@ -151,11 +151,13 @@ import Testing
         var iterator = store.changes(prefix: "p/", from: nil).makeAsyncIterator()
         #expect(try await iterator.next() == .resync)
         try base.set(KVKey<Int>("p/a"), value: 1)
-        for planned in [FaultingAsyncKVStore<LocalAsyncKVStore>.Fault.before(.unavailable), .after(.timeout)] {
+        for planned in [FaultingAsyncKVStore<LocalAsyncKVStore>.Fault.before(.unavailable(.server)), .after(.timeout)] {
             fault.withLock { $0 = planned }
-            let error = await #expect(throws: AsyncKVStoreError.self) { _ = try await iterator.nextUpdate() }
+            let error = await #expect(throws: KVStoreError.self) { _ = try await iterator.nextUpdate() }
             #expect(error?.operation == .changes)
-            #expect(planned == .before(.unavailable) ? error?.code == .unavailable : error?.code == .timeout)
+            #expect(
+                planned == .before(.unavailable(.server))
+                    ? error?.code == .unavailable(.server) : error?.code == .timeout)
         }
         fault.withLock { $0 = nil }
         #expect(try await iterator.next() == .changed(name: "p/a", entry: base.entry(named: "p/a"), revision: nil))
@@ -171,7 +173,7 @@ import Testing
         _ = try await store.keys(prefix: "p/")
         _ = try await store.entries(prefix: "q/", after: nil, limit: 1, at: nil)
         _ = store.changes(prefix: "r/", from: nil)
-        await #expect(throws: AsyncKVStoreError.self) {
+        await #expect(throws: KVStoreError.self) {
             try await store.createIfAbsent(key, value: 1, timeToLive: .seconds(1))
         }
         let calls = store.calls

@@ -35,7 +35,7 @@ struct AsyncForwardingTests {
         var batch = KVBatch()
         batch.remove(removal)
         #expect(try await store.commit(batch, timeToLive: nil) == next + 1)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await store.set(removal, value: 1, timeToLive: .seconds(1))
         }
         #expect(error?.code == .refused)

@@ -46,7 +46,7 @@ import Testing
         try expectFailure("updateIfPresent") { try store.updateIfPresent(key, write) }
         try expectFailure("withLock") { try Setting(KVSetting(key, default: 0), in: store).withLock(write) }
         let remote = LocalAsyncKVStore(store)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await remote.update(key, default: 0, write)
         }
         #expect(error?.code == .conflict)

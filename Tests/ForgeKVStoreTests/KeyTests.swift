@@ -89,8 +89,9 @@ import Testing
     @Test("every code has a distinct text")
     func codes() {
         let codes: [KVStoreError.Code] = [
-            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .storeTooLarge,
-            .durabilityUnknown,
+            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .storeTooLarge, .tooLarge,
+            .durabilityUnknown, .unknownOutcome, .notYetVisible, .timeout, .cancelled, .conflict, .readOnly, .refused,
+            .leaseLost, .noStore, .newerSchema(version: 9), .unavailable(.server),
             .unavailable(.poisoned), .unavailable(.inUse(processID: 7)), .unknownFormat(version: 9),
         ]
         #expect(Set(codes.map(\.description)).count == codes.count)

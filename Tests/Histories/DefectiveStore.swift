@@ -28,11 +28,11 @@ package final class DefectiveStore: AsyncKVStoring {
         self.defect = defect
     }
 
-    package func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+    package func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         try await base.capabilities()
     }
 
-    package func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+    package func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         switch defect {
         case .readsFrom(let store): return try await (Bool.random() ? store : base).entry(named: name)
         case .oldReads:
@@ -47,11 +47,11 @@ package final class DefectiveStore: AsyncKVStoring {
         }
     }
 
-    package func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    package func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
-    package func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    package func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         if case .lostWrites = defect, Int.random(in: 0..<10) == 0 { return nil }
         let revision = try await base.commit(batch, timeToLive: timeToLive)
         guard case .repeatedWrites = defect, batch.requirements.isEmpty, Int.random(in: 0..<4) == 0 else {

@@ -14,7 +14,7 @@ package struct RecordedStore: Sendable {
     @discardableResult
     package func read(_ name: String) async -> HistoryObservation? {
         let began = recorder.now()
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             let found = try await store.versioned(KVKey<Int>(name))
             let observation = found.map { HistoryObservation.value($0.value, revision: $0.revision) } ?? .absent
             recorder.add(HistoryOperation(.read, from: began, to: recorder.now(), observed: [name: observation]))
@@ -29,7 +29,7 @@ package struct RecordedStore: Sendable {
     @discardableResult
     package func list(prefix: String, names: [String]) async -> Bool {
         let began = recorder.now()
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             let page = try await store.keys(prefix: prefix, after: nil, limit: names.count + 1)
             let ended = recorder.now()
             var observed = Dictionary(names.map { ($0, HistoryObservation.absent) }) { first, _ in first }
@@ -113,7 +113,7 @@ package struct RecordedStore: Sendable {
                     for (name, seen) in required { batch.require(name, revision: seen.revision) }
                 }
                 return true
-            } catch let error as AsyncKVStoreError where error.code == .conflict {
+            } catch let error as KVStoreError where error.code == .conflict {
                 return false
             }
         }
@@ -143,7 +143,7 @@ package struct RecordedStore: Sendable {
 
     /// Only an unknown outcome may take effect; what `error` says about the others, the history proves.
     private func fail(_ operation: HistoryOperation, _ error: any Error) -> HistoryOperation.Outcome? {
-        let code = (error as? AsyncKVStoreError)?.code
+        let code = (error as? KVStoreError)?.code
         if code == .unknownOutcome { return end(operation, .unknown) }
         if code == .durabilityUnknown { return end(operation, .done) }
         recorder.addFailure()

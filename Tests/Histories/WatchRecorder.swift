@@ -46,7 +46,7 @@ package final class WatchRecorder: Sendable {
     package func follow(_ store: any AsyncKVStoring, from revision: UInt64? = nil) async {
         var iterator = store.changes(prefix: "", from: revision).makeAsyncIterator()
         while !Task.isCancelled {
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 guard let change = try await iterator.next() else { return }
                 try await receive(change, store)
             } catch {
@@ -63,7 +63,7 @@ package final class WatchRecorder: Sendable {
     /// Whether all changes before a mark have been seen.
     package func hasSeen(mark value: Int) -> Bool { state.withLock { $0.mark >= value } }
 
-    private func receive(_ change: AsyncKVChange, _ store: any AsyncKVStoring) async throws(AsyncKVStoreError) {
+    private func receive(_ change: AsyncKVChange, _ store: any AsyncKVStoring) async throws(KVStoreError) {
         switch change {
         case .resync:
             state.withLock { $0.events.append(.resync) }
@@ -73,7 +73,7 @@ package final class WatchRecorder: Sendable {
                 state.noteMark()
             }
         case .changed(let name, let entry, let revision):
-            let observation = try entry.map { entry throws(AsyncKVStoreError) in
+            let observation = try entry.map { entry throws(KVStoreError) in
                 HistoryObservation.value(try entry.value(of: KVKey(name)), revision: entry.revision)
             }
             state.withLock { state in
@@ -87,7 +87,7 @@ package final class WatchRecorder: Sendable {
     /// The present content; repeated until it can be read.
     private func list(_ store: any AsyncKVStoring) async -> [String: HistoryObservation] {
         while !Task.isCancelled {
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 var content: [String: HistoryObservation] = [:]
                 for name in try await store.keys() {
                     guard let found = try await store.versioned(KVKey<Int>(name)) else { continue }

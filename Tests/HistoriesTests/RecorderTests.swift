@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import Histories
 import Synchronization
@@ -40,7 +41,7 @@ struct RecorderTests {
     @Test("only writes without an answer stay open; writes that failed are no part of the history")
     func outcomes() async {
         for (code, outcome) in [
-            (AsyncKVStoreError.Code.unknownOutcome, HistoryOperation.Outcome?.some(.unknown)), (.unavailable, nil),
+            (KVStoreError.Code.unknownOutcome, HistoryOperation.Outcome?.some(.unknown)), (.unavailable(.server), nil),
             (.timeout, nil), (.durabilityUnknown, .done), (.conflict, .conflict),
         ] {
             let recorder = HistoryRecorder()
@@ -55,24 +56,24 @@ struct RecorderTests {
 
 /// A store whose writes fail.
 private struct FailingStore: AsyncKVStoring {
-    let code: AsyncKVStoreError.Code
+    let code: KVStoreError.Code
 
     private let base = LocalAsyncKVStore(InMemoryKVStore())
 
-    init(code: AsyncKVStoreError.Code) {
+    init(code: KVStoreError.Code) {
         self.code = code
     }
 
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { base.capabilities() }
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { base.capabilities() }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
 
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        throw AsyncKVStoreError(code, .batch)
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        throw KVStoreError(code, .batch)
     }
 
     func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {

@@ -41,7 +41,7 @@ struct EtcdStress: Sendable {
             default: try await watch()
             }
             run.count("done")
-        } catch let error as AsyncKVStoreError {
+        } catch let error as KVStoreError {
             switch error.code {
             case .cancelled, .unknownOutcome, .conflict: run.count("\(error.code)")
             default: run.report("\(error)")
@@ -75,7 +75,7 @@ struct EtcdStress: Sendable {
     }
 
     private static func isUnknown(_ error: any Error) -> Bool {
-        (error as? AsyncKVStoreError)?.code == .unknownOutcome
+        (error as? KVStoreError)?.code == .unknownOutcome
     }
 
     private func increment(_ number: Int) async throws {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ForgeFileSystem
 import ForgeStorage
 import Foundation
 import Logging
@@ -153,20 +154,11 @@ struct OpenedKVStore: Sendable {
         local = nil
     }
 
-    /// Calls `body`; an error of a local store is thrown as that store throws it.
-    private func attempt<Success>(_ body: () async throws -> Success) async throws -> Success {
-        do {
-            return try await body()
-        } catch let error as AsyncKVStoreError {
-            throw error.underlying as? KVStoreError ?? error
-        }
-    }
-
     // MARK: Reading
 
     /// The value of a name and its revision; nil if it is absent.
     func entry(named name: String) async throws -> KVEntry? {
-        try await attempt { try await store.entry(named: name) }
+        try await store.entry(named: name)
     }
 
     /// The values of some names, in their order.
@@ -188,14 +180,12 @@ struct OpenedKVStore: Sendable {
 
     /// Whether there is no name.
     func isEmpty() async throws -> Bool {
-        try await attempt { try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty }
+        try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty
     }
 
     /// The cluster that holds the store; nil for a local store. Stores of one cluster differ in their prefixes.
     func cluster() async throws -> Substring? {
-        try await attempt {
-            try await store.entries(prefix: "", after: nil, limit: 1, at: nil).storeID?.split(separator: " ").first
-        }
+        try await store.entries(prefix: "", after: nil, limit: 1, at: nil).storeID?.split(separator: " ").first
     }
 
     /// All names, in the order of their bytes.
@@ -204,9 +194,8 @@ struct OpenedKVStore: Sendable {
         var hasMore = true
         while hasMore {
             try Interruption.check()
-            let page = try await attempt {
-                try await store.keys(prefix: "", after: names.last, limit: local == nil ? Self.largestPage : .max)
-            }
+            let page = try await store.keys(
+                prefix: "", after: names.last, limit: local == nil ? Self.largestPage : .max)
             names += page.names
             hasMore = page.hasMore && !page.names.isEmpty
         }
@@ -232,12 +221,13 @@ struct OpenedKVStore: Sendable {
         while true {
             try Interruption.check()
             let page: AsyncKVEntryPage
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 page = try await store.entries(
                     prefix: "", after: position.last, limit: limit, at: position.revision)
             } catch {
                 // A smaller page may fit into an answer, and into the deadline.
-                guard [.unavailable, .tooLarge, .timeout].contains(error.code), limit > Self.smallestPage else {
+                guard [.unavailable(.server), .tooLarge, .timeout].contains(error.code), limit > Self.smallestPage
+                else {
                     throw error
                 }
                 limit = Self.smallestPage
@@ -247,7 +237,7 @@ struct OpenedKVStore: Sendable {
             for key in page.foreignKeys where foreignKeys.insert(key).inserted { try await foreign(POSIXPath(key)) }
             guard page.hasMore else { return }
             guard let last = page.entries.last else {
-                throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page")
+                throw KVStoreError(.unavailable(.server), .keys, detail: "an empty page")
             }
             position = (last.name, page.revision)
             let size = page.entries.reduce(1) { $0 + $1.entry.bytes.count }
@@ -261,12 +251,12 @@ struct OpenedKVStore: Sendable {
 
     /// The maximum number of changes in a batch.
     func maximumBatchSize() async throws -> Int {
-        try await attempt { try await store.capabilities().maximumBatchSize ?? .max }
+        try await store.capabilities().maximumBatchSize ?? .max
     }
 
     /// Applies a batch.
     func commit(_ batch: KVBatch) async throws {
-        _ = try await attempt { try await store.commit(batch, timeToLive: nil) }
+        _ = try await store.commit(batch, timeToLive: nil)
     }
 
     /// Removes a name.

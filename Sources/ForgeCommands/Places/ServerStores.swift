@@ -50,7 +50,7 @@ struct ServerEnvironment: Sendable {
 extension StoreURL {
     /// Opens the key-value store in etcd; it connects with the first call.
     ///
-    /// - Throws: ``CommandFailure``: the status is `notBuilt` without the trait `Etcd`. `AsyncKVStoreError` if a
+    /// - Throws: ``CommandFailure``: the status is `notBuilt` without the trait `Etcd`. `KVStoreError` if a
     ///   certificate cannot be loaded.
     func openKeyValueStore(_ environment: ServerEnvironment = ServerEnvironment()) throws -> any AsyncKVStoring {
         #if Etcd

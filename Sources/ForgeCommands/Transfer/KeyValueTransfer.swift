@@ -212,7 +212,7 @@ struct KeyValueTransfer {
 
     /// Whether other values of the batch may be stored: a server limits their size.
     private static func isAboutTheItems(_ error: any Error) -> Bool {
-        [.tooLarge, .invalidKey].contains((error as? AsyncKVStoreError)?.code)
+        [.tooLarge, .valueTooLarge, .invalidKey].contains((error as? KVStoreError)?.code)
     }
 
     // MARK: Afterwards

@@ -89,7 +89,7 @@ struct KVCommand: AsyncParsableCommand {
         }
 
         private static func isConflict(_ error: any Error) -> Bool {
-            (error as? AsyncKVStoreError)?.code == .conflict || (error as? KVStoreError)?.code == .conflict
+            (error as? KVStoreError)?.code == .conflict
         }
 
         private func newValue(inPlaceOf old: (value: CodedValue, version: UInt32)?) throws -> [UInt8] {

@@ -5,7 +5,7 @@
 /// with `.resync` if changes may have been missed.
 public struct AsyncKVChanges: AsyncSequence, Sendable {
     public typealias Element = AsyncKVChange
-    public typealias Failure = AsyncKVStoreError
+    public typealias Failure = KVStoreError
 
     private let source: any AsyncKVChangeSource
 
@@ -20,17 +20,17 @@ public struct AsyncKVChanges: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let source: any AsyncKVChangeSource
 
-        public mutating func next() async throws(AsyncKVStoreError) -> AsyncKVChange? { try await source.next() }
+        public mutating func next() async throws(KVStoreError) -> AsyncKVChange? { try await source.next() }
 
         public mutating func next(
             isolation actor: isolated (any Actor)?
-        ) async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        ) async throws(KVStoreError) -> AsyncKVChange? {
             try await source.next()
         }
 
         /// The next changes, together with those of the same batch and with notices that nothing has changed; nil if
         /// the task is cancelled. Elements that `next` has not returned come first.
-        public mutating func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        public mutating func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
             try await source.nextUpdate()
         }
     }
@@ -40,18 +40,18 @@ public struct AsyncKVChanges: AsyncSequence, Sendable {
 public protocol AsyncKVChangeSource: AnyObject, Sendable {
     /// The next element; nil if the task is cancelled.
     ///
-    /// - Throws: ``AsyncKVStoreError``.
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange?
+    /// - Throws: ``KVStoreError``.
+    func next() async throws(KVStoreError) -> AsyncKVChange?
 
     /// The next changes, and notices that nothing has changed; nil if the task is cancelled. The default reports every
     /// element by itself.
     ///
-    /// - Throws: ``AsyncKVStoreError``.
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate?
+    /// - Throws: ``KVStoreError``.
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate?
 }
 
 extension AsyncKVChangeSource {
-    public func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    public func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         guard let change = try await next() else { return nil }
         guard case .changed(_, let entry, let revision) = change else { return AsyncKVUpdate(changes: [change]) }
         // A value whose revision comes after that of its change belongs to a batch of which more follows.

@@ -130,17 +130,17 @@ public struct NamespacedAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         names = KVNamespace(namespace)
     }
 
-    public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
+    public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
 
-    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
-        do throws(AsyncKVStoreError) {
+    public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        do throws(KVStoreError) {
             return try await base.entry(named: names.prefix + name)
         } catch {
             throw names.outer(error)
         }
     }
 
-    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         var page = try await base.keys(
             prefix: names.prefix + prefix, after: after.map { names.prefix + $0 }, limit: limit)
         page.names = page.names.compactMap(names.outer)
@@ -149,7 +149,7 @@ public struct NamespacedAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
 
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         var page = try await base.entries(
             prefix: names.prefix + prefix, after: after.map { names.prefix + $0 }, limit: limit, at: revision)
         page.entries = page.entries.compactMap { name, entry in names.outer(name).map { ($0, entry) } }
@@ -158,8 +158,8 @@ public struct NamespacedAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     }
 
     @discardableResult
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        do throws(AsyncKVStoreError) {
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        do throws(KVStoreError) {
             return try await base.commit(batch.mapped { names.prefix + $0 }, timeToLive: timeToLive)
         } catch {
             throw names.outer(error)
@@ -174,7 +174,7 @@ public struct NamespacedAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
 
 extension KVNamespace {
     /// The error with the caller's name of the key.
-    fileprivate func outer(_ error: AsyncKVStoreError) -> AsyncKVStoreError {
+    fileprivate func outer(_ error: KVStoreError) -> KVStoreError {
         var error = error
         error.key = error.key.map { outer($0) ?? $0 }
         return error
@@ -191,7 +191,7 @@ private final class NamespacedChangeSource: AsyncKVChangeSource {
         self.names = names
     }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+    func next() async throws(KVStoreError) -> AsyncKVChange? {
         var iterator = base.makeAsyncIterator()
         while let change = try await iterator.next() {
             guard case .changed(let name, let entry, let revision) = change else { return change }
@@ -200,7 +200,7 @@ private final class NamespacedChangeSource: AsyncKVChangeSource {
         return nil
     }
 
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         var iterator = base.makeAsyncIterator()
         guard var update = try await iterator.nextUpdate() else { return nil }
         update.changes = update.changes.compactMap { change in

@@ -169,30 +169,30 @@ public final class RecordingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         recorded.withLock { $0.append(call) }
     }
 
-    public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+    public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         record(AsyncKVStoreCall(.capabilities))
         return try await base.capabilities()
     }
 
-    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+    public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         record(AsyncKVStoreCall(.read, [name]))
         return try await base.entry(named: name)
     }
 
-    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         record(AsyncKVStoreCall(.keys, [prefix]))
         return try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         record(AsyncKVStoreCall(.keys, [prefix]))
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 
     @discardableResult
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         record(AsyncKVStoreCall(batch))
         return try await base.commit(batch, timeToLive: timeToLive)
     }
@@ -206,14 +206,14 @@ public final class RecordingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
 /// A call of an asynchronous store: its operation and names, never values.
 public struct AsyncKVStoreCall: Hashable, Sendable, CustomStringConvertible {
     /// `.read`, `.batch` for every write, `.keys` for a page of names or values, `.changes` or `.capabilities`.
-    public var operation: AsyncKVStoreError.Operation
+    public var operation: KVStoreError.Operation
 
     /// The name that is read, the prefix that is listed or followed, or the names that a batch changes and then those
     /// that it requires, in order.
     public var names: [String]
 
     /// Creates a call.
-    public init(_ operation: AsyncKVStoreError.Operation, _ names: [String] = []) {
+    public init(_ operation: KVStoreError.Operation, _ names: [String] = []) {
         self.operation = operation
         self.names = names
     }

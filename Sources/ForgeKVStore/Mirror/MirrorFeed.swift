@@ -39,7 +39,7 @@ final class MirrorFeed: Sendable {
         }
         round?.cancel()
         task.withLock { $0 }?.cancel()
-        resumeWaiters(AsyncKVStoreError(.unavailable, .changes, detail: "closed"))
+        resumeWaiters(KVStoreError(.unavailable(.closed), .changes))
     }
 
     func close() async throws {
@@ -68,7 +68,7 @@ final class MirrorFeed: Sendable {
             // A cancelled round is replaced at once.
             guard case .failure(let error) = result, !round.isCancelled else { continue }
             let hasProgressed = state.withLock { state in
-                state.fail(error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .changes))
+                state.fail(KVStoreError(of: error, .changes))
                 return state.hasProgressed
             }
             // A connection that passes the check but ends at once is a failure too: the back-off continues to grow.
@@ -102,16 +102,16 @@ final class MirrorFeed: Sendable {
             try await receive(batch.take())
         }
         guard !Task.isCancelled else { return }
-        throw AsyncKVStoreError(.unavailable, .changes, detail: "the changes have ended")
+        throw KVStoreError(.unavailable(.server), .changes, detail: "the changes have ended")
     }
 
     /// Reads one entry, for the revision and the identity of the remote store.
-    private func firstEntry() async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    private func firstEntry() async throws(KVStoreError) -> AsyncKVEntryPage {
         try await source.entries(prefix: "", after: nil, limit: 1, at: nil)
     }
 
     /// Asks for the revision of the remote store.
-    func ask(_ question: MirrorState.Question) async throws(AsyncKVStoreError) {
+    func ask(_ question: MirrorState.Question) async throws(KVStoreError) {
         defer { state.withLock { $0.isAsking = false } }
         let page = try await firstEntry()
         state.withLock { $0.learn(page, question) }
@@ -130,7 +130,7 @@ final class MirrorFeed: Sendable {
                 return state.examine(patience: patience)
             }
             guard let question else { continue }
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 try await ask(question)
             } catch {
                 guard !Task.isCancelled else { return }
@@ -208,7 +208,7 @@ extension MirrorFeed {
     /// All values at one revision.
     ///
     /// The pages grow: a server may count all keys for each of them.
-    func readList() async throws(AsyncKVStoreError) -> (MirroredList, MirrorState.Position) {
+    func readList() async throws(KVStoreError) -> (MirroredList, MirrorState.Position) {
         var limit = min(max(configuration.pageSize, 1), pageLimit.load(ordering: .relaxed))
         var page = try await readPage(limit, after: nil, at: nil)
         // Pages without a revision show different instants.
@@ -221,19 +221,19 @@ extension MirrorFeed {
             limit = min(limit * 2, max(fitting, Self.smallestPage), pageLimit.load(ordering: .relaxed))
             page = try await readPage(limit, after: last.name, at: position.revision)
             guard page.storeID == position.storeID else {
-                throw AsyncKVStoreError(.unavailable, .keys, detail: "another store answers")
+                throw KVStoreError(.unavailable(.server), .keys, detail: "another store answers")
             }
             entries += page.entries
         }
-        guard !page.hasMore else { throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page") }
+        guard !page.hasMore else { throw KVStoreError(.unavailable(.server), .keys, detail: "an empty page") }
         pageLimit.store(min(pageLimit.load(ordering: .relaxed) * 2, Self.largestPage), ordering: .relaxed)
         // A longer name is not valid in any store of this process.
         return (entries.filter { $0.name.utf8.count <= KeyName.maximumLength }, position)
     }
 
     /// All values in one page; nil if the store cannot answer with that.
-    private func readWhole() async throws(AsyncKVStoreError) -> AsyncKVEntryPage? {
-        do throws(AsyncKVStoreError) {
+    private func readWhole() async throws(KVStoreError) -> AsyncKVEntryPage? {
+        do throws(KVStoreError) {
             return try await source.entries(prefix: "", after: nil, limit: Int(Int32.max), at: nil)
         } catch {
             guard error.code == .tooLarge || error.code == .timeout else { throw error }
@@ -244,8 +244,8 @@ extension MirrorFeed {
     /// A page. If it is too large or late, the pages of the next lists are smaller.
     private func readPage(
         _ limit: Int, after last: String?, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        do throws(AsyncKVStoreError) {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        do throws(KVStoreError) {
             return try await source.entries(prefix: "", after: last, limit: limit, at: revision)
         } catch {
             if error.code == .tooLarge || error.code == .timeout {
@@ -259,7 +259,7 @@ extension MirrorFeed {
 /// A call of `wait`.
 struct MirrorWaiter: Sendable {
     var goal: MirrorState.Goal
-    var continuation: CheckedContinuation<AsyncKVStoreError?, Never>
+    var continuation: CheckedContinuation<KVStoreError?, Never>
 }
 
 extension MirrorFeed {
@@ -269,11 +269,11 @@ extension MirrorFeed {
     ///   - goal: The goal.
     ///   - end: The end of the wait.
     ///   - adjust: Runs during the wait, and may replace the goal of the waiter with the given number.
-    /// - Throws: ``AsyncKVStoreError``: `.timeout`, `.cancelled`, or `.unavailable` if the mirror is closed.
+    /// - Throws: ``KVStoreError``: `.timeout`, `.cancelled`, or `.unavailable(.closed)` if the mirror is closed.
     func wait(
         for goal: MirrorState.Goal, until end: ContinuousClock.Instant,
         adjusting adjust: (@Sendable (UInt64) async throws -> Void)? = nil
-    ) async throws(AsyncKVStoreError) {
+    ) async throws(KVStoreError) {
         let id = state.withLock { state in
             state.lastWaiter += 1
             return state.lastWaiter
@@ -289,7 +289,7 @@ extension MirrorFeed {
                 guard let question else { continue }
                 Task { do { try await ask(question) } catch {} }
             }
-            finish(id, AsyncKVStoreError(.timeout, .changes, underlying: state.withLock { $0.failure }))
+            finish(id, KVStoreError(.timeout, .changes, underlying: state.withLock { $0.failure }))
         }
         let adjustment = adjust.map { adjust in Task { try await adjust(id) } }
         defer {
@@ -301,17 +301,17 @@ extension MirrorFeed {
                 add(MirrorWaiter(goal: goal, continuation: continuation), id, until: end)
             }
         } onCancel: {
-            finish(id, AsyncKVStoreError(.cancelled, .changes))
+            finish(id, KVStoreError(.cancelled, .changes))
         }
         if let failure { throw failure }
     }
 
     private func add(_ waiter: MirrorWaiter, _ id: UInt64, until end: ContinuousClock.Instant) {
-        let (isDone, failure) = state.withLock { state -> (Bool, AsyncKVStoreError?) in
+        let (isDone, failure) = state.withLock { state -> (Bool, KVStoreError?) in
             if isReached(waiter.goal, state) { return (true, nil) }
-            if state.isClosed { return (true, AsyncKVStoreError(.unavailable, .changes, detail: "closed")) }
-            if Task.isCancelled { return (true, AsyncKVStoreError(.cancelled, .changes)) }
-            if ContinuousClock.now >= end { return (true, AsyncKVStoreError(.timeout, .changes)) }
+            if state.isClosed { return (true, KVStoreError(.unavailable(.closed), .changes)) }
+            if Task.isCancelled { return (true, KVStoreError(.cancelled, .changes)) }
+            if ContinuousClock.now >= end { return (true, KVStoreError(.timeout, .changes)) }
             state.waiters[id] = waiter
             return (false, nil)
         }
@@ -332,12 +332,12 @@ extension MirrorFeed {
         resumeWaiters()
     }
 
-    private func finish(_ id: UInt64, _ failure: AsyncKVStoreError) {
+    private func finish(_ id: UInt64, _ failure: KVStoreError) {
         state.withLock { $0.waiters.removeValue(forKey: id) }?.continuation.resume(returning: failure)
     }
 
     /// Ends the waits whose goal is reached, or, with an error, all of them.
-    func resumeWaiters(_ failure: AsyncKVStoreError? = nil) {
+    func resumeWaiters(_ failure: KVStoreError? = nil) {
         let done = state.withLock { state in
             let done = state.waiters.filter { failure != nil || isReached($0.value.goal, state) }
             for id in done.keys { state.waiters.removeValue(forKey: id) }

@@ -79,7 +79,7 @@ struct MirrorState: Sendable {
 
     /// Whether a question is not answered yet.
     var isAsking = false
-    private(set) var failure: AsyncKVStoreError?
+    private(set) var failure: KVStoreError?
     var isClosed = false
 
     /// The task that reads the present connection.
@@ -122,7 +122,7 @@ extension MirrorState {
     }
 
     /// The connection has failed.
-    mutating func fail(_ error: AsyncKVStoreError) {
+    mutating func fail(_ error: KVStoreError) {
         failure = error
         isCaughtUp = false
         target = nil
@@ -137,7 +137,7 @@ extension MirrorState {
 
     /// Ends a connection that should be used no more because of an error, unless it has delivered something since the
     /// question was asked.
-    mutating func end(_ error: AsyncKVStoreError, since question: Question) {
+    mutating func end(_ error: KVStoreError, since question: Question) {
         guard phase == .following, heardAt < question.asked else { return }
         fail(error)
         end()

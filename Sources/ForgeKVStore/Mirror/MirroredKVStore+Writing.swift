@@ -10,7 +10,7 @@ extension MirroredKVStore {
         do {
             try batch.set(key, value: value)
         } catch let error as KVStoreError {
-            throw KVStoreError(error.code, .set, key: key.name, underlying: error.underlying)
+            throw error.of(.set, key.name)
         }
         try commit(batch, .set, key.name)
     }
@@ -31,10 +31,10 @@ extension MirroredKVStore {
         try commit(batch, .remove, name)
     }
 
-    /// Removes every name of the remote store in one batch, or none: `.valueTooLarge` if they are more than a batch may
+    /// Removes every name of the remote store in one batch, or none: `.tooLarge` if they are more than a batch may
     /// change.
     public func removeAll() throws {
-        try blocking(.removeAll, nil) { [remote] () async throws(AsyncKVStoreError) in
+        try blocking(.removeAll, nil) { [remote] () async throws(KVStoreError) in
             var batch = KVBatch()
             for name in try await remote.keys() { batch.append(.remove(name: name)) }
             try await remote.commit(batch, timeToLive: nil)
@@ -42,7 +42,7 @@ extension MirroredKVStore {
     }
 
     private func commit(_ batch: KVBatch, _ operation: KVStoreError.Operation, _ name: String) throws {
-        try blocking(operation, name) { [remote] () async throws(AsyncKVStoreError) in
+        try blocking(operation, name) { [remote] () async throws(KVStoreError) in
             try await remote.commit(batch, timeToLive: nil)
         }
     }
@@ -50,15 +50,15 @@ extension MirroredKVStore {
     /// Blocks the thread until `body` has returned, if the configuration permits it.
     private func blocking(
         _ operation: KVStoreError.Operation, _ name: String?,
-        _ body: @escaping @Sendable () async throws(AsyncKVStoreError) -> Void
+        _ body: @escaping @Sendable () async throws(KVStoreError) -> Void
     ) throws(KVStoreError) {
         guard case .blocking(let limit) = configuration.synchronousWrites else {
             throw KVStoreError(.readOnly, operation, key: name)
         }
         let result = Result()
         let task = Task {
-            let outcome: AsyncKVStoreError?
-            do throws(AsyncKVStoreError) {
+            let outcome: KVStoreError?
+            do throws(KVStoreError) {
                 try await body()
                 outcome = nil
             } catch {
@@ -70,14 +70,17 @@ extension MirroredKVStore {
             task.cancel()
             throw KVStoreError(.unknownOutcome, operation, key: name)
         }
-        if let error = result.error.withLock({ $0 }) { throw KVStoreError(error, operation, key: name) }
+        guard var error = result.error.withLock({ $0 }) else { return }
+        error.operation = operation
+        if error.key == nil { error.key = name }
+        throw error
     }
 
     private final class Result: Sendable {
-        let error = Mutex<AsyncKVStoreError?>(nil)
+        let error = Mutex<KVStoreError?>(nil)
         private let semaphore = DispatchSemaphore(value: 0)
 
-        func end(_ error: AsyncKVStoreError?) {
+        func end(_ error: KVStoreError?) {
             self.error.withLock { $0 = error }
             semaphore.signal()
         }
@@ -87,23 +90,6 @@ extension MirroredKVStore {
             let seconds = limit / .seconds(1)
             return semaphore.wait(timeout: .now() + seconds) == .success
         }
-    }
-}
-
-extension KVStoreError {
-    /// Classifies a failed write to a remote store.
-    fileprivate init(_ error: AsyncKVStoreError, _ operation: Operation, key: String?) {
-        let code: Code =
-            switch error.code {
-            case .conflict: .conflict
-            case .refused: .readOnly
-            case .tooLarge: .valueTooLarge
-            case .invalidKey: .invalidKey
-            case .durabilityUnknown: .durabilityUnknown
-            case .unknownOutcome, .notYetVisible: .unknownOutcome
-            default: .unavailable(.inputOutput)
-            }
-        self.init(code, operation, key: error.key ?? key, underlying: error)
     }
 }
 
@@ -118,26 +104,26 @@ extension MirroredKVStore {
     public struct Remote: AsyncKVStoring {
         fileprivate let feed: MirrorFeed
 
-        public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+        public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
             try await feed.source.capabilities()
         }
 
-        public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
             try await feed.source.entry(named: name)
         }
 
-        public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
             try await feed.source.keys(prefix: prefix, after: after, limit: limit)
         }
 
         public func entries(
             prefix: String, after: String?, limit: Int, at revision: UInt64?
-        ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        ) async throws(KVStoreError) -> AsyncKVEntryPage {
             try await feed.source.entries(prefix: prefix, after: after, limit: limit, at: revision)
         }
 
         @discardableResult
-        public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
             try await feed.commit(batch, timeToLive: timeToLive)
         }
 
@@ -150,13 +136,13 @@ extension MirroredKVStore {
 extension MirrorFeed {
     /// Commits a batch and waits until the mirror shows it.
     ///
-    /// - Throws: ``AsyncKVStoreError``; `.notYetVisible` if the batch is applied and the mirror does not show it.
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    /// - Throws: ``KVStoreError``; `.notYetVisible` if the batch is applied and the mirror does not show it.
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         guard !state.withLock({ $0.isClosed }) else {
-            throw AsyncKVStoreError(.unavailable, .batch, detail: "the mirror is closed")
+            throw KVStoreError(.unavailable(.closed), .batch)
         }
         let revision = try await source.commit(batch, timeToLive: timeToLive)
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             let end = ContinuousClock.now + configuration.visibilityLimit
             if let revision {
                 try await wait(for: .revision(revision), until: end)
@@ -164,7 +150,7 @@ extension MirrorFeed {
                 try await wait(forNames: Set(batch.changes.map { KeyName($0.name) }), until: end)
             }
         } catch {
-            throw AsyncKVStoreError(
+            throw KVStoreError(
                 .notYetVisible, .batch, key: batch.changes.first?.name, endpoint: error.endpoint, underlying: error)
         }
         return revision
@@ -176,14 +162,14 @@ extension MirrorFeed {
     /// write can hide this one: the revisions of the names are read again after each pause.
     private func wait(
         forNames names: Set<KeyName>, until end: ContinuousClock.Instant
-    ) async throws(AsyncKVStoreError) {
+    ) async throws(KVStoreError) {
         let goal = MirrorState.Goal.entries(try await currentRevisions(of: names))
         try await wait(for: goal, until: end) { [self] id in
             var pause = Duration.milliseconds(50)
             while true {
                 try await Task.sleep(for: pause)
                 let start = ContinuousClock.now
-                do throws(AsyncKVStoreError) {
+                do throws(KVStoreError) {
                     replaceGoal(of: id, by: .entries(try await currentRevisions(of: missingNames(of: id))))
                 } catch {
                     // The goal so far may still be reached.
@@ -193,7 +179,7 @@ extension MirrorFeed {
         }
     }
 
-    private func currentRevisions(of names: Set<KeyName>) async throws(AsyncKVStoreError) -> [KeyName: UInt64?] {
+    private func currentRevisions(of names: Set<KeyName>) async throws(KVStoreError) -> [KeyName: UInt64?] {
         var revisions: [KeyName: UInt64?] = [:]
         for name in names { revisions[name] = .some(try await source.entry(named: name.string)?.revision) }
         return revisions

@@ -112,7 +112,7 @@ public final class MirroredKVStore: KVRawStoring {
     public var age: Duration? { feed.state.withLock { $0.provenAt.map { ContinuousClock.now - $0 } } }
 
     /// Why the mirror is not connected; nil if it is.
-    public var failure: AsyncKVStoreError? { feed.state.withLock { $0.failure } }
+    public var failure: KVStoreError? { feed.state.withLock { $0.failure } }
 
     /// Why the copy on disk could not be written; nil if the last write succeeded, or there is none. The mirror writes
     /// the whole difference with the next change.
@@ -126,8 +126,8 @@ public final class MirroredKVStore: KVRawStoring {
     /// - Parameters:
     ///   - revision: The revision.
     ///   - limit: The time to wait.
-    /// - Throws: ``AsyncKVStoreError``: `.timeout`, `.cancelled`, or `.unavailable` if the mirror is closed.
-    public func wait(for revision: UInt64? = nil, upTo limit: Duration) async throws(AsyncKVStoreError) {
+    /// - Throws: ``KVStoreError``: `.timeout`, `.cancelled`, or `.unavailable(.closed)` if the mirror is closed.
+    public func wait(for revision: UInt64? = nil, upTo limit: Duration) async throws(KVStoreError) {
         try await feed.wait(for: revision.map { .revision($0) } ?? .caughtUp, until: .now + limit)
     }
 

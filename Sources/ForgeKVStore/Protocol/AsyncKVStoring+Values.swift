@@ -4,7 +4,7 @@ extension AsyncKVStoring {
     ///
     /// To tell these apart, call ``AsyncKVStoring/read(_:)``.
     public func get<T>(_ key: KVKey<T>) async -> T? {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             return try await read(key)
         } catch {
             return nil
@@ -13,32 +13,32 @@ extension AsyncKVStoring {
 
     /// The value of a key; nil only if it is absent.
     ///
-    /// - Throws: ``AsyncKVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` or `.timeout`
+    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable(.server)` or `.timeout`
     ///   if the store cannot be read.
-    public func read<T>(_ key: KVKey<T>) async throws(AsyncKVStoreError) -> T? { try await versioned(key)?.value }
+    public func read<T>(_ key: KVKey<T>) async throws(KVStoreError) -> T? { try await versioned(key)?.value }
 
     /// The value of a key and its revision; nil only if it is absent.
     ///
-    /// - Throws: ``AsyncKVStoreError``, as by ``read(_:)``.
-    public func versioned<T>(_ key: KVKey<T>) async throws(AsyncKVStoreError) -> (value: T, revision: UInt64)? {
+    /// - Throws: ``KVStoreError``, as by ``read(_:)``.
+    public func versioned<T>(_ key: KVKey<T>) async throws(KVStoreError) -> (value: T, revision: UInt64)? {
         guard let entry = try await entry(named: key.name) else { return nil }
         return (try entry.value(of: key), entry.revision)
     }
 
     /// Whether the key has a value, of any type.
     ///
-    /// - Throws: ``AsyncKVStoreError`` if the store cannot be read.
-    public func contains<T>(_ key: KVKey<T>) async throws(AsyncKVStoreError) -> Bool {
+    /// - Throws: ``KVStoreError`` if the store cannot be read.
+    public func contains<T>(_ key: KVKey<T>) async throws(KVStoreError) -> Bool {
         try await entry(named: key.name) != nil
     }
 
     /// Stores a value, replacing any existing one with its time to live.
     ///
-    /// - Throws: ``AsyncKVStoreError``. The old value is kept unless the code is `.unknownOutcome` or
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.unknownOutcome` or
     ///   `.durabilityUnknown`.
-    public func set<T>(_ key: KVKey<T>, value: T, timeToLive: Duration? = nil) async throws(AsyncKVStoreError) {
+    public func set<T>(_ key: KVKey<T>, value: T, timeToLive: Duration? = nil) async throws(KVStoreError) {
         let batch = try KVBatch(setting: key, to: value)
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await commit(batch, timeToLive: timeToLive)
         } catch {
             throw error.of(.set, key.name)
@@ -47,11 +47,11 @@ extension AsyncKVStoring {
 
     /// Removes a key and its value, of whatever type; has no effect if it is absent.
     ///
-    /// - Throws: ``AsyncKVStoreError``. The value is kept unless the code is `.unknownOutcome` or `.durabilityUnknown`.
-    public func remove<T>(_ key: KVKey<T>) async throws(AsyncKVStoreError) {
+    /// - Throws: ``KVStoreError``. The value is kept unless the code is `.unknownOutcome` or `.durabilityUnknown`.
+    public func remove<T>(_ key: KVKey<T>) async throws(KVStoreError) {
         var batch = KVBatch()
         batch.remove(key)
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await commit(batch, timeToLive: nil)
         } catch {
             throw error.of(.remove, key.name)
@@ -61,11 +61,11 @@ extension AsyncKVStoring {
     /// Stores a value if the key is absent.
     ///
     /// - Returns: Whether the value was stored.
-    /// - Throws: ``AsyncKVStoreError``, as by ``compareAndSet(_:revision:value:timeToLive:)``.
+    /// - Throws: ``KVStoreError``, as by ``compareAndSet(_:revision:value:timeToLive:)``.
     @discardableResult
     public func createIfAbsent<T>(
         _ key: KVKey<T>, value: T, timeToLive: Duration? = nil
-    ) async throws(AsyncKVStoreError) -> Bool {
+    ) async throws(KVStoreError) -> Bool {
         try await compareAndSet(key, revision: nil, value: value, timeToLive: timeToLive)
     }
 
@@ -77,15 +77,15 @@ extension AsyncKVStoring {
     ///   - value: The new value.
     ///   - timeToLive: How long the value exists; nil, without end, even if the old one had an end.
     /// - Returns: Whether the revision matched and the value was stored.
-    /// - Throws: ``AsyncKVStoreError``. The old value is kept unless the code is `.unknownOutcome` or
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.unknownOutcome` or
     ///   `.durabilityUnknown`.
     @discardableResult
     public func compareAndSet<T>(
         _ key: KVKey<T>, revision: UInt64?, value: T, timeToLive: Duration? = nil
-    ) async throws(AsyncKVStoreError) -> Bool {
+    ) async throws(KVStoreError) -> Bool {
         var batch = try KVBatch(setting: key, to: value)
         batch.require(key, revision: revision)
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await commit(batch, timeToLive: timeToLive)
             return true
         } catch {
@@ -105,7 +105,7 @@ extension AsyncKVStoring {
     ///   - timeToLive: How long the new value exists; nil, without end, even if the old one had an end.
     ///   - change: Changes the value.
     /// - Returns: The stored value.
-    /// - Throws: ``AsyncKVStoreError``, and the error of the closure; the old value is kept, unless the code is
+    /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept, unless the code is
     ///   `.unknownOutcome` or `.durabilityUnknown`.
     @discardableResult
     public func update<T>(
@@ -120,11 +120,7 @@ extension AsyncKVStoring {
             if try await compareAndSet(key, revision: old?.revision, value: value, timeToLive: timeToLive) {
                 return value
             }
-            do {
-                try attempts.didFail()
-            } catch {
-                throw AsyncKVStoreError(error, .set, key: key.name)
-            }
+            try attempts.didFail()
         }
     }
 
@@ -133,7 +129,7 @@ extension AsyncKVStoring {
     /// - Parameters:
     ///   - timeToLive: How long the stored values exist; nil, without end.
     ///   - changes: Adds the changes to a batch.
-    /// - Throws: ``AsyncKVStoreError``, and the error of the closure; nothing was changed, unless the code is
+    /// - Throws: ``KVStoreError``, and the error of the closure; nothing was changed, unless the code is
     ///   `.unknownOutcome` or `.durabilityUnknown`.
     public func batch(timeToLive: Duration? = nil, _ changes: (inout KVBatch) throws -> Void) async throws {
         var batch = KVBatch()
@@ -143,9 +139,9 @@ extension AsyncKVStoring {
 
     /// All names with a prefix, in the order of their bytes, read in pages.
     ///
-    /// - Throws: ``AsyncKVStoreError``.
+    /// - Throws: ``KVStoreError``.
     /// - Complexity: One request for every 1,000 names.
-    public func keys(prefix: String = "") async throws(AsyncKVStoreError) -> [String] {
+    public func keys(prefix: String = "") async throws(KVStoreError) -> [String] {
         var names: [String] = []
         while true {
             let page = try await keys(prefix: prefix, after: names.last, limit: 1000)
@@ -161,24 +157,24 @@ extension AsyncKVStoring {
 extension KVEntry {
     /// The decoded value.
     ///
-    /// - Throws: ``AsyncKVStoreError``: `.undecodable` or `.newerSchema(version:)` if it is not of the key's type.
-    public func value<T>(of key: KVKey<T>) throws(AsyncKVStoreError) -> T {
+    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if it is not of the key's type.
+    public func value<T>(of key: KVKey<T>) throws(KVStoreError) -> T {
         do {
             return try ValueTable.decode(bytes, as: key)
         } catch {
-            throw AsyncKVStoreError(KVStoreError(decoding: error, .read, key: key.name), .read, key: key.name)
+            throw KVStoreError(decoding: error, .read, key: key.name)
         }
     }
 }
 
 extension KVBatch {
     /// The batch of one value.
-    fileprivate init<T>(setting key: KVKey<T>, to value: T) throws(AsyncKVStoreError) {
+    fileprivate init<T>(setting key: KVKey<T>, to value: T) throws(KVStoreError) {
         self.init()
         do {
             try set(key, value: value)
         } catch {
-            throw AsyncKVStoreError(error, .set, key: key.name)
+            throw KVStoreError(of: error, .set, key: key.name).of(.set, key.name)
         }
     }
 }

@@ -13,13 +13,13 @@
 public protocol AsyncKVStoring: Sendable {
     /// The store's abilities and limits. The first call may send a request to the server.
     ///
-    /// - Throws: ``AsyncKVStoreError``.
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities
+    /// - Throws: ``KVStoreError``.
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities
 
     /// The encoded value of a name and its revision; nil only if it is absent.
     ///
-    /// - Throws: ``AsyncKVStoreError``.
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry?
+    /// - Throws: ``KVStoreError``.
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry?
 
     /// Some of the names with a prefix, in the order of their bytes.
     ///
@@ -31,8 +31,8 @@ public protocol AsyncKVStoring: Sendable {
     ///   - after: The last name of the page before; nil for the first page.
     ///   - limit: The maximum number of names; less than 1 counts as 1. The store may return fewer.
     /// - Returns: The names, at least one unless there are no more.
-    /// - Throws: ``AsyncKVStoreError``.
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage
+    /// - Throws: ``KVStoreError``.
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage
 
     /// Some of the values whose names have a prefix, in the order of the bytes of their names, as they were at one
     /// revision.
@@ -47,10 +47,10 @@ public protocol AsyncKVStoring: Sendable {
     ///   - limit: The maximum number of values; less than 1 counts as 1. The store may return fewer.
     ///   - revision: The revision of the first page; nil for the present one.
     /// - Returns: The values, at least one unless there are no more.
-    /// - Throws: ``AsyncKVStoreError``, also if the store does not keep the revision any more.
+    /// - Throws: ``KVStoreError``, also if the store does not keep the revision any more.
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage
+    ) async throws(KVStoreError) -> AsyncKVEntryPage
 
     /// Applies the changes of a batch atomically if its requirements hold.
     ///
@@ -63,10 +63,10 @@ public protocol AsyncKVStoring: Sendable {
     ///     this time, at the latest later by ``AsyncKVCapabilities/expiry``.
     /// - Returns: A revision of the store that shows the batch: that of its values, if it stores any. Nil if the store
     ///   does not tell.
-    /// - Throws: ``AsyncKVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code
+    /// - Throws: ``KVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code
     ///   is `.unknownOutcome` or `.durabilityUnknown`.
     @discardableResult
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64?
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64?
 
     /// The changes of the names with a prefix, by any client of the store.
     ///
@@ -134,7 +134,7 @@ public struct AsyncKVEntryPage: Sendable {
 extension AsyncKVStoring {
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         var page = AsyncKVEntryPage(entries: [], hasMore: true)
         var last = after
         // More than one page of names only if all of its values were removed meanwhile.

@@ -1,9 +1,9 @@
 import ForgeCoding
 public import ForgeFileSystem
 
-/// A failed call of a key-value store: the operation, key, store and reason.
+/// A failed call of a key-value store, on this machine or on a server: the operation, key, store and reason.
 ///
-/// It never contains a stored value, or one to be stored.
+/// It never contains a stored value, or one to be stored, nor a password or token.
 public struct KVStoreError: Error, Sendable {
     /// The reason for the failure.
     public var code: Code
@@ -14,21 +14,35 @@ public struct KVStoreError: Error, Sendable {
     /// The name of the key, if the call concerns a key.
     public var key: String?
 
-    /// The path of the store, or the name of its suite; nil for a store in memory.
+    /// The path of the store, or the name of its suite; nil for a store in memory or on a server.
     public var store: String?
+
+    /// The server that was asked, as `scheme://host:port`; nil for a store of this machine, or if none was reached.
+    public var endpoint: String?
+
+    /// The identifier of the request in the logs of a store on servers.
+    public var requestID: String?
+
+    /// More about the reason, such as the server's own words, without values.
+    public var detail: String?
 
     /// The underlying error, without values.
     public var underlying: (any Error)?
 
     /// Creates an error.
+    ///
+    /// Of an underlying error that may contain a value, such as one of the app, only the type is kept.
     public init(
-        _ code: Code, _ operation: Operation, key: String? = nil, store: String? = nil,
-        underlying: (any Error)? = nil
+        _ code: Code, _ operation: Operation, key: String? = nil, store: String? = nil, endpoint: String? = nil,
+        requestID: String? = nil, detail: String? = nil, underlying: (any Error)? = nil
     ) {
         self.code = code
         self.operation = operation
         self.key = key
         self.store = store
+        self.endpoint = endpoint
+        self.requestID = requestID
+        self.detail = detail
         self.underlying = underlying.map { withoutValues($0, code) }
     }
 
@@ -45,6 +59,7 @@ extension KVStoreError {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict, readOnly
             case noStore, unknownOutcome, storeTooLarge
+            case timeout, notYetVisible, refused, tooLarge, leaseLost, cancelled
             case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
@@ -71,18 +86,35 @@ extension KVStoreError {
         /// was changed.
         public static let storeTooLarge = Code(kind: .storeTooLarge)
 
+        /// The batch, or the page of a list, exceeds a limit of the store. Nothing was changed.
+        public static let tooLarge = Code(kind: .tooLarge)
+
         /// A requirement does not hold because of a concurrent change. Nothing was changed.
         public static let conflict = Code(kind: .conflict)
 
         /// The write is visible, but a power cut may undo it.
         public static let durabilityUnknown = Code(kind: .durabilityUnknown)
 
-        /// The write was sent to another machine; whether it was or will be applied, or when it becomes visible, is
-        /// unknown. Only a ``MirroredKVStore`` throws this.
+        /// The write was sent to a server; whether it was or will be applied, or when it becomes visible, is unknown.
         public static let unknownOutcome = Code(kind: .unknownOutcome)
+
+        /// The write is applied, but a ``MirroredKVStore`` does not show it yet.
+        public static let notYetVisible = Code(kind: .notYetVisible)
+
+        /// The deadline has passed. Nothing was changed.
+        public static let timeout = Code(kind: .timeout)
+
+        /// The task was cancelled. Nothing was changed.
+        public static let cancelled = Code(kind: .cancelled)
 
         /// The store is read-only. Nothing was changed.
         public static let readOnly = Code(kind: .readOnly)
+
+        /// The store does not support or permit the call. Nothing was changed.
+        public static let refused = Code(kind: .refused)
+
+        /// The lease has ended: its values are absent, and writes under it change nothing.
+        public static let leaseLost = Code(kind: .leaseLost)
 
         /// There is no store at that place, and the call does not create one.
         public static let noStore = Code(kind: .noStore)
@@ -119,7 +151,13 @@ extension KVStoreError {
             case .conflict: "changed concurrently"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .readOnly: "the store is read-only"
-            case .unknownOutcome: "sent, and whether or when it takes effect is unknown"
+            case .unknownOutcome: "sent, and whether it was or will be applied is unknown"
+            case .notYetVisible: "applied, but the mirror does not show it yet"
+            case .timeout: "the deadline has passed; nothing was changed"
+            case .cancelled: "cancelled"
+            case .refused: "refused"
+            case .tooLarge: "too large"
+            case .leaseLost: "the lease has ended"
             case .noStore: "there is no store"
             case .newerSchema(let version):
                 "the value is of version \(version) of its type, which the key does not know"
@@ -133,18 +171,23 @@ extension KVStoreError {
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, close, setAside, batch,
             snapshot
-        case `import`, export, migrate
+        case `import`, export, migrate, changes
+        case capabilities, lease, logIn
     }
 }
 
 extension KVStoreError: CustomStringConvertible {
-    /// One line: `set "name" in /var/app/settings: unavailable: file system error: write: No space left (ENOSPC)`.
+    /// One line: `set "name" in /var/app/settings: unavailable: file system error: write: No space left (ENOSPC)`,
+    /// or `set "name" at http://10.0.0.1:2379, request 7f-3: unavailable: server error: etcdserver: no leader`.
     public var description: String {
         var text = operation.rawValue
         if let key { text += " \(KeyName(key))" }
         if let store { text += " in \(POSIXPath(store))" }
+        if let endpoint { text += " at \(endpoint)" }
+        if let requestID { text += ", request \(requestID)" }
         // An import has no requested type.
         text += operation == .import && code == .undecodable ? ": cannot be decoded" : ": \(code)"
+        if let detail { text += ": \(detail)" }
         // That a lock is taken says no more than the code.
         if let underlying, !isInUse { text += ": \(underlying)" }
         return text
@@ -152,6 +195,26 @@ extension KVStoreError: CustomStringConvertible {
 }
 
 extension KVStoreError {
+    /// The error of a store on this machine, or of another cause, as an error of an asynchronous call.
+    init(of error: any Error, _ operation: Operation, key: String? = nil) {
+        switch error {
+        case let error as KVStoreError:
+            self = error
+            if self.key == nil { self.key = key }
+        case is CancellationError: self.init(.cancelled, operation, key: key)
+        default: self.init(.unavailable(.inputOutput), operation, key: key, underlying: error)
+        }
+    }
+
+    /// The error of a batch that a call makes for one key, as an error of that call.
+    func of(_ call: Operation, _ name: String) -> KVStoreError {
+        guard operation == .batch else { return self }
+        var error = self
+        error.operation = call
+        error.key = name
+        return error
+    }
+
     /// Classifies a failure to decode a value.
     init(
         decoding error: any Error, _ operation: Operation, key: String, store: String? = nil
@@ -173,7 +236,7 @@ extension KVStoreError {
 /// Errors of encoding and decoding may contain or quote the value, and so may those of the app.
 private func withoutValues(_ error: any Error, _ code: KVStoreError.Code) -> any Error {
     switch error {
-    case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure, is CancellationError,
+    case is KVStoreError, is FileSystemError, is CodingFailure, is CancellationError,
         is ErrorType, is WritingClosure:
         error
     case is EncodingError: CodingFailure(.encode, describing: error)

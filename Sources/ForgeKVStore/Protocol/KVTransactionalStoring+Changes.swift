@@ -193,17 +193,6 @@ struct UpdateAttempts {
     }
 }
 
-extension KVStoreError {
-    /// The error of a batch that a call makes for one key, as an error of that call.
-    fileprivate func of(_ call: Operation, _ name: String) -> KVStoreError {
-        guard operation == .batch else { return self }
-        var error = self
-        error.operation = call
-        error.key = name
-        return error
-    }
-}
-
 extension KVTransactionalStoring {
     /// Suspends until every earlier write is durable against a power cut.
     ///

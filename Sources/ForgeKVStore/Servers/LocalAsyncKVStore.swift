@@ -38,22 +38,22 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
             durability: durability)
     }
 
-    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+    public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         try checkCancellation(.read, name)
         do {
             return try base.entry(named: name)
         } catch {
-            throw AsyncKVStoreError(error, .read, key: name)
+            throw KVStoreError(of: error, .read, key: name)
         }
     }
 
-    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try checkCancellation(.keys, nil)
         let names: [String]
         do {
             names = try await BlockingLane.general.run { [base] in try base.keys(prefix: prefix) }
         } catch {
-            throw AsyncKVStoreError(error, .keys)
+            throw KVStoreError(of: error, .keys)
         }
         let rest = names.filter { name in after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true }
             .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
@@ -63,16 +63,16 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
 
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         try checkCancellation(.keys, nil)
         guard revision == nil else {
-            throw AsyncKVStoreError(.refused, .keys, detail: "the store keeps no earlier revisions")
+            throw KVStoreError(.refused, .keys, detail: "the store keeps no earlier revisions")
         }
         let snapshot: KVSnapshot
         do {
             snapshot = try await BlockingLane.general.run { [base] in try base.snapshot() }
         } catch {
-            throw AsyncKVStoreError(error, .keys)
+            throw KVStoreError(of: error, .keys)
         }
         let rest = snapshot.filter { (name, _) in
             name.utf8.starts(with: prefix.utf8) && after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true
@@ -83,11 +83,11 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     }
 
     @discardableResult
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         try checkCancellation(.batch, nil)
         let expiring = base as? any KVExpiringBatches
         guard timeToLive == nil || expiring != nil else {
-            throw AsyncKVStoreError(.refused, .batch, detail: "the store has no times to live")
+            throw KVStoreError(.refused, .batch, detail: "the store has no times to live")
         }
         do {
             try await BlockingLane.general.run { [base, durability] in
@@ -104,7 +104,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
                 }
             }
         } catch {
-            throw AsyncKVStoreError(error, .batch)
+            throw KVStoreError(of: error, .batch)
         }
         return nil
     }
@@ -114,9 +114,9 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     }
 
     private func checkCancellation(
-        _ operation: AsyncKVStoreError.Operation, _ name: String?
-    ) throws(AsyncKVStoreError) {
-        guard !Task.isCancelled else { throw AsyncKVStoreError(.cancelled, operation, key: name) }
+        _ operation: KVStoreError.Operation, _ name: String?
+    ) throws(KVStoreError) {
+        guard !Task.isCancelled else { throw KVStoreError(.cancelled, operation, key: name) }
     }
 }
 
@@ -223,7 +223,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
         }
     }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+    func next() async throws(KVStoreError) -> AsyncKVChange? {
         try checkObservation()
         while !Task.isCancelled {
             switch state.value.withLock({ $0.next() }) {
@@ -233,7 +233,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
                     return .changed(name: name.string, entry: try base.entry(named: name.string), revision: nil)
                 } catch {
                     state.value.withLock { $0.needsResync = true }
-                    throw AsyncKVStoreError(error, .changes, key: name.string)
+                    throw KVStoreError(of: error, .changes, key: name.string)
                 }
             case nil: await wait()
             }
@@ -242,7 +242,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
     }
 
     /// All changes since the last update, up to one instant, so that no commit is delivered in part.
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         try checkObservation()
         while !Task.isCancelled {
             guard let pending = state.value.withLock({ $0.takeAll() }) else {
@@ -254,7 +254,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
                 snapshot = try await BlockingLane.general.run { [base] in try base.snapshot() }
             } catch {
                 state.value.withLock { $0.needsResync = true }
-                throw AsyncKVStoreError(error, .changes)
+                throw KVStoreError(of: error, .changes)
             }
             let entries = snapshot.filter { $0.name.utf8.starts(with: prefix.utf8) }
             let revisions = Dictionary(uniqueKeysWithValues: entries.map { (KeyName($0.name), $0.entry.revision) })
@@ -276,9 +276,9 @@ final class LocalChangeSource: AsyncKVChangeSource {
         return nil
     }
 
-    private func checkObservation() throws(AsyncKVStoreError) {
+    private func checkObservation() throws(KVStoreError) {
         guard observation == nil else { return }
-        throw AsyncKVStoreError(.refused, .changes, detail: "the store does not report changes")
+        throw KVStoreError(.refused, .changes, detail: "the store does not report changes")
     }
 
     private func wait() async {

@@ -43,8 +43,8 @@ public enum DefaultSettingsStore {
     /// - Parameter opening: Opens the store. It is called immediately, and by later accesses as long as it throws
     ///   `.unavailable(.locked)`; never in a process that runs tests or a preview.
     /// - Throws: The error of `opening`, which is also ``openingError``; settings are then in memory, or, after
-    ///   `.unavailable(.locked)`, unavailable until the device is unlocked. ``AlreadyInUse`` if the store was used or
-    ///   chosen before, also by `opening` itself.
+    ///   `.unavailable(.locked)`, unavailable until the device is unlocked. `.refused` if the store was used or chosen before, also
+    ///   by `opening` itself.
     public static func open(_ opening: @escaping @Sendable () throws -> any Store) throws {
         try process.open(opening)
     }
@@ -64,11 +64,6 @@ public enum DefaultSettingsStore {
     ) async rethrows -> Result {
         hasScopes.store(true, ordering: .relaxed)
         return try await $scoped.withValue(store) { try await body() }
-    }
-
-    /// The error of ``open(_:)`` after the store was used or chosen.
-    public struct AlreadyInUse: Error, CustomStringConvertible {
-        public var description: String { "the default store of settings was used or chosen before" }
     }
 }
 
@@ -164,7 +159,8 @@ final class ProcessSettingsStore: Sendable {
     /// Chooses the store; see ``DefaultSettingsStore/open(_:)``.
     func open(_ opening: @escaping Opening) throws {
         guard !isTest else { return }
-        let alreadyInUse = DefaultSettingsStore.AlreadyInUse()
+        let alreadyInUse = KVStoreError(
+            .refused, .open, detail: "the default store of settings was used or chosen before")
         guard state.withLock({ $0.isUnused }) else { throw alreadyInUse }
         let result = Self.state(opening)
         try state.withLock { state in

@@ -84,12 +84,14 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// other effect. No lock is held while it runs, despite the name, which follows `Mutex`.
     ///
     /// - Returns: The result of the closure's last run.
-    /// - Throws: ``KVStoreError``, and the error of the closure; ``NotTransactional`` if the store has no atomic
-    ///   changes, such as ``UserDefaultsKVStore``. The old value is kept.
+    /// - Throws: ``KVStoreError``, and the error of the closure; `.refused` if the store has no atomic changes, as
+    ///   ``UserDefaultsKVStore`` has none. The old value is kept.
     @discardableResult
     public func withLock<Result>(_ change: (inout Value) throws -> Result) throws -> Result {
         try recording {
-            guard let store = store as? any KVTransactionalStoring else { throw NotTransactional(key: setting.name) }
+            guard let store = store as? any KVTransactionalStoring else {
+                throw KVStoreError(.refused, .set, key: setting.name, detail: "the store has no atomic changes")
+            }
             return try store.changing(setting.key, default: setting.defaultValue, change)
         }
     }
@@ -131,12 +133,4 @@ final class SettingState<Value: Codable & Sendable>: Sendable {
         key = setting.key
         defaultValue = setting.defaultValue
     }
-}
-
-/// The error of an atomic change in a store without atomic changes.
-public struct NotTransactional: Error, Hashable, CustomStringConvertible {
-    /// The name of the setting.
-    public var key: String
-
-    public var description: String { "cannot change \(KeyName(key)) atomically: the store is not transactional" }
 }

@@ -84,7 +84,9 @@ extension KVStoreError.Code {
     fileprivate var isUnreadableValue: Bool { self == .undecodable || newerVersion != nil }
 
     /// Whether the write was made, or may be.
-    fileprivate var isPerhapsDone: Bool { self == .unknownOutcome || self == .durabilityUnknown }
+    fileprivate var isPerhapsDone: Bool {
+        self == .unknownOutcome || self == .durabilityUnknown || self == .notYetVisible
+    }
 }
 
 /// A session in an asynchronous key-value store, which all servers of a fleet see.
@@ -124,7 +126,7 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     }
 
     public func saveUser(_ user: User) async throws(SessionStorageError) {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await store.set(key, value: user, timeToLive: lifetime)
         } catch {
             throw error.code.isPerhapsDone ? .unknownOutcome(error) : .cantSave(error)
@@ -132,7 +134,7 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     }
 
     public func loadUser() async throws(SessionStorageError) -> User? {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             return try await store.read(key)
         } catch {
             let isUnreadable = error.code == .undecodable || error.code.newerVersion != nil
@@ -141,18 +143,11 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     }
 
     public func clearUser() async throws(SessionStorageError) {
-        do throws(AsyncKVStoreError) {
+        do throws(KVStoreError) {
             try await store.remove(key)
         } catch {
             throw error.code.isPerhapsDone ? .unknownOutcome(error) : .cantClear(error)
         }
-    }
-}
-
-extension AsyncKVStoreError.Code {
-    /// Whether the write was made, or may be.
-    fileprivate var isPerhapsDone: Bool {
-        self == .unknownOutcome || self == .durabilityUnknown || self == .notYetVisible
     }
 }
 

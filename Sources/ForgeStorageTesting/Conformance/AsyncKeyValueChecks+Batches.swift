@@ -5,7 +5,7 @@ extension ConformanceChecks {
         ConformanceCheck("a write with a requirement is applied only if it holds, or refused as declared") { store in
             let key = KVKey<Int>("a")
             guard try await store.capabilities().conditionalWrites == .batches else {
-                let error = try await expectError(AsyncKVStoreError.self, "createIfAbsent") {
+                let error = try await expectError(KVStoreError.self, "createIfAbsent") {
                     try await store.createIfAbsent(key, value: 1)
                 }
                 try expectEqual(error.code, .refused, "code")
@@ -45,7 +45,7 @@ extension ConformanceChecks {
             let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
             try await store.set(a, value: 1)
             let revision = try await store.entry(named: "a")?.revision
-            let error = try await expectError(AsyncKVStoreError.self, "commit") {
+            let error = try await expectError(KVStoreError.self, "commit") {
                 try await store.batch { batch in
                     batch.require(a, revision: revision)
                     batch.require(b, revision: 1)
@@ -78,7 +78,7 @@ extension ConformanceChecks {
                 for wrong in [revision.map { $0 - 1 }, revision.map { $0 + 1 }, nil, 1] where wrong != revision {
                     var requirements = valid
                     requirements[index].revision = wrong
-                    let error = try await expectError(AsyncKVStoreError.self, "commit with \(requirements)") {
+                    let error = try await expectError(KVStoreError.self, "commit with \(requirements)") {
                         try await store.batch { batch in
                             for (name, revision) in requirements { batch.require(name, revision: revision) }
                             try batch.set(KVKey<Int>("d"), value: 2)
@@ -134,7 +134,7 @@ extension ConformanceChecks {
             }
             try await expectEqual(store.keys().count, declared ?? 1000, "the number of names")
             guard let declared else { return }
-            let error = try await expectError(AsyncKVStoreError.self, "commit") {
+            let error = try await expectError(KVStoreError.self, "commit") {
                 try await store.batch { batch in
                     for index in 0...declared { try batch.set(KVKey<Int>("l\(index)"), value: index) }
                 }

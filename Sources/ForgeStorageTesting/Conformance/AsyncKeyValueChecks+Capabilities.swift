@@ -7,7 +7,7 @@ extension ConformanceChecks {
             let (store, key) = (subject.store, KVKey<Int>("a"))
             var timeToLive = Duration.seconds(2)
             guard let expiry = try await store.capabilities().expiry else {
-                let error = try await expectError(AsyncKVStoreError.self, "set") {
+                let error = try await expectError(KVStoreError.self, "set") {
                     try await store.set(key, value: 1, timeToLive: timeToLive)
                 }
                 try expectEqual(error.code, .refused, "code")

@@ -6,7 +6,7 @@ extension ConformanceChecks {
         {
             store in
             guard try await store.capabilities().changes != .none else {
-                let error = try await expectError(AsyncKVStoreError.self, "changes") {
+                let error = try await expectError(KVStoreError.self, "changes") {
                     for try await _ in store.changes() { break }
                 }
                 return try expectEqual(error.code, .refused, "code")

@@ -41,7 +41,7 @@ extension ConformanceChecks {
         },
         ConformanceCheck("a value of another type is undecodable and is kept") { store in
             try await store.set(KVKey<String>("a"), value: "one")
-            let error = try await expectError(AsyncKVStoreError.self, "read") { try await store.read(KVKey<Int>("a")) }
+            let error = try await expectError(KVStoreError.self, "read") { try await store.read(KVKey<Int>("a")) }
             try expectEqual(error.code, .undecodable, "code")
             try expectEqual(error.key, "a", "key")
             try await expectEqual(store.get(KVKey<Int>("a")), nil, "get")
@@ -60,7 +60,7 @@ extension ConformanceChecks {
                 ("remove", { try await store.remove(key) }),
             ]
             for (call, body) in calls {
-                let error = try await expectError(AsyncKVStoreError.self, "\(call) with 1,026 bytes", body)
+                let error = try await expectError(KVStoreError.self, "\(call) with 1,026 bytes", body)
                 try expectEqual(error.code, .invalidKey, "the code of \(call) with a name of 1,026 bytes")
             }
             try await expectEqual(store.keys(), [], "keys")
@@ -141,7 +141,7 @@ extension ConformanceChecks {
                 withUnsafeCurrentTask { $0?.cancel() }
                 try await store.set(KVKey<Int>("a"), value: 1)
             }
-            let error = try await expectError(AsyncKVStoreError.self, "set") { try await task.value }
+            let error = try await expectError(KVStoreError.self, "set") { try await task.value }
             try expectEqual(error.code, .cancelled, "code")
             try await expectAbsent("a", in: store)
         },

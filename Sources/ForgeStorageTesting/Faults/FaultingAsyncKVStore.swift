@@ -14,10 +14,10 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     /// How a call fails.
     public enum Fault: Hashable, Sendable {
         /// The base store is not called.
-        case before(AsyncKVStoreError.Code)
+        case before(KVStoreError.Code)
 
         /// The base store has carried out the call, and the caller gets an error.
-        case after(AsyncKVStoreError.Code)
+        case after(KVStoreError.Code)
     }
 
     private let base: Base
@@ -34,35 +34,35 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         self.fault = fault
     }
 
-    public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
-        try await failing(AsyncKVStoreCall(.capabilities)) { () async throws(AsyncKVStoreError) in
+    public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
+        try await failing(AsyncKVStoreCall(.capabilities)) { () async throws(KVStoreError) in
             try await base.capabilities()
         }
     }
 
-    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
-        try await failing(AsyncKVStoreCall(.read, [name])) { () async throws(AsyncKVStoreError) in
+    public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        try await failing(AsyncKVStoreCall(.read, [name])) { () async throws(KVStoreError) in
             try await base.entry(named: name)
         }
     }
 
-    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
-        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(AsyncKVStoreError) in
+    public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
+        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(KVStoreError) in
             try await base.keys(prefix: prefix, after: after, limit: limit)
         }
     }
 
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(AsyncKVStoreError) in
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(KVStoreError) in
             try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
         }
     }
 
     @discardableResult
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        try await failing(AsyncKVStoreCall(batch)) { () async throws(AsyncKVStoreError) in
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        try await failing(AsyncKVStoreCall(batch)) { () async throws(KVStoreError) in
             try await base.commit(batch, timeToLive: timeToLive)
         }
     }
@@ -72,12 +72,12 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     }
 
     private func failing<Result>(
-        _ call: AsyncKVStoreCall, _ body: () async throws(AsyncKVStoreError) -> Result
-    ) async throws(AsyncKVStoreError) -> Result {
+        _ call: AsyncKVStoreCall, _ body: () async throws(KVStoreError) -> Result
+    ) async throws(KVStoreError) -> Result {
         let fault = fault(call)
-        if case .before(let code) = fault { throw AsyncKVStoreError(code, call.operation, key: call.names.first) }
+        if case .before(let code) = fault { throw KVStoreError(code, call.operation, key: call.names.first) }
         let result = try await body()
-        if case .after(let code) = fault { throw AsyncKVStoreError(code, call.operation, key: call.names.first) }
+        if case .after(let code) = fault { throw KVStoreError(code, call.operation, key: call.names.first) }
         return result
     }
 }
@@ -93,21 +93,21 @@ private final class FaultingChangeSource<Base: AsyncKVStoring>: AsyncKVChangeSou
         self.prefix = prefix
     }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+    func next() async throws(KVStoreError) -> AsyncKVChange? {
         try failIfPlanned()
         var iterator = base.makeAsyncIterator()
         return try await iterator.next()
     }
 
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         try failIfPlanned()
         var iterator = base.makeAsyncIterator()
         return try await iterator.nextUpdate()
     }
 
-    private func failIfPlanned() throws(AsyncKVStoreError) {
+    private func failIfPlanned() throws(KVStoreError) {
         switch store.fault(AsyncKVStoreCall(.changes, [prefix])) {
-        case .before(let code), .after(let code): throw AsyncKVStoreError(code, .changes, key: prefix)
+        case .before(let code), .after(let code): throw KVStoreError(code, .changes, key: prefix)
         case nil: return
         }
     }

@@ -7,21 +7,21 @@ protocol ForwardingStore: AsyncKVStoring {
 }
 
 extension ForwardingStore {
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
 
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         try await base.commit(batch, timeToLive: timeToLive)
     }
 

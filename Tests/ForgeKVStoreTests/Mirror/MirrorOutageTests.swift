@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Synchronization
@@ -45,7 +46,7 @@ struct MirrorOutageTests {
         remote.state.withLock { $0.isDown = true }
         let revision = remote.set("a", 2)
         let waiting = Task { try await mirror.wait(for: revision, upTo: TestDepth.hangLimit) }
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await mirror.wait(for: revision, upTo: .seconds(3))
         }
         #expect(error?.code == .timeout)
@@ -61,13 +62,13 @@ struct MirrorOutageTests {
         remote.set("a", 1)
         let isDown = Mutex(false)
         let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .keys && isDown.withLock { $0 } ? .before(.unavailable) : nil
+            call.operation == .keys && isDown.withLock { $0 } ? .before(.unavailable(.server)) : nil
         }
         let mirror = try await MirroredKVStore(store, .test(patience: .milliseconds(8))).caughtUp()
         isDown.withLock { $0 = true }
         remote.state.withLock { $0.isMuted = true }
         let revision = remote.set("a", 2)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await mirror.wait(for: revision, upTo: .milliseconds(400))
         }
         #expect(error?.code == .timeout)
@@ -82,7 +83,7 @@ struct MirrorOutageTests {
         remote.set("a", 1)
         let fails = Mutex(false)
         let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .changes && fails.withLock { $0 } ? .before(.unavailable) : nil
+            call.operation == .changes && fails.withLock { $0 } ? .before(.unavailable(.server)) : nil
         }
         var configuration = MirroredKVStore.Configuration.test
         configuration.longestBackoff = .seconds(600)
@@ -104,7 +105,7 @@ struct MirrorOutageTests {
         let sizes = Mutex<[Int]>([])
         let remote = RemoteDouble()
         remote.set("a", 1)
-        let codes: [AsyncKVStoreError.Code?] = [.unavailable, .refused, .tooLarge, .timeout, nil]
+        let codes: [KVStoreError.Code?] = [.unavailable(.server), .refused, .tooLarge, .timeout, nil]
         let store = RecordedPages(base: remote) { limit in
             let index = sizes.withLock { sizes in
                 sizes.append(limit)
@@ -120,12 +121,12 @@ struct MirrorOutageTests {
 /// A store whose lists fail as a rule says.
 private struct RecordedPages: ForwardingStore {
     let base: RemoteDouble
-    let failure: @Sendable (_ limit: Int) -> AsyncKVStoreError.Code?
+    let failure: @Sendable (_ limit: Int) -> KVStoreError.Code?
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        if let code = failure(limit) { throw AsyncKVStoreError(code, .keys) }
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        if let code = failure(limit) { throw KVStoreError(code, .keys) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 }

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
@@ -12,8 +13,8 @@ private struct LimitedPages: ForwardingStore {
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        guard limit <= self.limit else { throw AsyncKVStoreError(.tooLarge, .keys) }
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        guard limit <= self.limit else { throw KVStoreError(.tooLarge, .keys) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 }
@@ -25,9 +26,9 @@ private struct WrittenBetweenPages: ForwardingStore {
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         let page = try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
-        do { try write() } catch { throw AsyncKVStoreError(.unavailable, .keys, underlying: error) }
+        do { try write() } catch { throw KVStoreError(.unavailable(.server), .keys, underlying: error) }
         return page
     }
 
@@ -37,7 +38,7 @@ private struct WrittenBetweenPages: ForwardingStore {
         private let hasBegun = Atomic(false)
         private let never = AsyncStream<Void>.makeStream()
 
-        func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        func next() async throws(KVStoreError) -> AsyncKVChange? {
             guard hasBegun.exchange(true, ordering: .relaxed) else { return .resync }
             // Ends when the task is cancelled.
             for await _ in never.stream {}
@@ -298,10 +299,10 @@ struct MirrorTests {
         try await other.close()
         #expect(remote.state.withLock { $0.openCount } == 0)
         #expect(other.get(KVKey<Int>("a")) == 1)
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await other.remote.set(KVKey<Int>("a"), value: 2)
         }
-        #expect(error?.code == .unavailable)
+        #expect(error?.code == .unavailable(.closed))
         try await other.close()
         withExtendedLifetime(mirror) {}
     }

@@ -23,14 +23,14 @@ struct MirrorWaitTests {
     func ends() async throws {
         let remote = RemoteDouble()
         let mirror = try await MirroredKVStore(remote, .test).caughtUp()
-        var error = await #expect(throws: AsyncKVStoreError.self) {
+        var error = await #expect(throws: KVStoreError.self) {
             try await mirror.wait(for: 100, upTo: .milliseconds(20))
         }
         #expect(error?.code == .timeout)
         let task = Task { try await mirror.wait(for: 100, upTo: .seconds(600)) }
         try await Task.sleep(for: .milliseconds(20))  // In either order the wait ends.
         task.cancel()
-        error = await #expect(throws: AsyncKVStoreError.self) { try await task.value }
+        error = await #expect(throws: KVStoreError.self) { try await task.value }
         #expect(error?.code == .cancelled)
         let (started, start) = AsyncStream.makeStream(of: Void.self)
         let last = Task {
@@ -39,8 +39,8 @@ struct MirrorWaitTests {
         }
         for await _ in started { break }
         try await mirror.close()
-        error = await #expect(throws: AsyncKVStoreError.self) { try await last.value }
-        #expect(error?.code == .unavailable)
+        error = await #expect(throws: KVStoreError.self) { try await last.value }
+        #expect(error?.code == .unavailable(.closed))
     }
 
     @Test("reports a failure until the mirror has caught up again")
@@ -48,7 +48,7 @@ struct MirrorWaitTests {
         let remote = RemoteDouble()
         remote.state.withLock { $0.isDown = true }
         let mirror = try MirroredKVStore(remote, .test(patience: .milliseconds(100)))
-        try await until { mirror.failure?.code == .unavailable }
+        try await until { mirror.failure?.code == .unavailable(.server) }
         #expect(!mirror.isCaughtUp && mirror.age == nil && mirror.revision == nil)
         remote.set("a", 1)
         remote.state.withLock { $0.isDown = false }
@@ -136,7 +136,7 @@ struct MirrorWaitTests {
         let remote = RemoteDouble()
         let isDead = Mutex(false)
         let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .keys && isDead.withLock { $0 } ? .before(.unavailable) : nil
+            call.operation == .keys && isDead.withLock { $0 } ? .before(.unavailable(.server)) : nil
         }
         var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(50))
         configuration.visibilityLimit = .milliseconds(300)
@@ -144,7 +144,7 @@ struct MirrorWaitTests {
         let mirror = try await MirroredKVStore(store, configuration).caughtUp()
         isDead.withLock { $0 = true }
         remote.state.withLock { $0.isMuted = true }
-        let error = await #expect(throws: AsyncKVStoreError.self) {
+        let error = await #expect(throws: KVStoreError.self) {
             try await mirror.remote.set(KVKey<Int>("a"), value: 1)
         }
         #expect(error?.code == .notYetVisible)
@@ -181,18 +181,17 @@ struct MirrorWaitTests {
         var configuration = MirroredKVStore.Configuration.test
         configuration.synchronousWrites = .blocking(upTo: TestDepth.hangLimit)
         let mirror = try await MirroredKVStore(store, configuration).caughtUp()
-        let cases: [(AsyncKVStoreError.Code, KVStoreError.Code)] = [
-            (.unavailable, .unavailable(.inputOutput)), (.timeout, .unavailable(.inputOutput)),
-            (.unknownOutcome, .unknownOutcome), (.refused, .readOnly), (.tooLarge, .valueTooLarge),
-            (.conflict, .conflict),
+        let codes: [KVStoreError.Code] = [
+            .unavailable(.server), .timeout, .unknownOutcome, .refused, .tooLarge, .conflict,
         ]
-        for (code, expected) in cases {
+        for code in codes {
             fault.withLock { $0 = .before(code) }
             let error = await withTaskExecutorPreference(ThreadExecutor.shared) {
                 #expect(throws: KVStoreError.self) { try mirror.set(KVKey<Int>("a"), value: 1) }
             }
-            #expect(error?.code == expected)
-            #expect(error?.underlying as? AsyncKVStoreError != nil)
+            #expect(error?.code == code)
+            #expect(error?.operation == .set)
+            #expect(error?.key == "a")
         }
     }
 }

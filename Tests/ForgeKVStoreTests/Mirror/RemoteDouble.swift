@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import Synchronization
 import TestDepth
@@ -92,26 +93,26 @@ final class RemoteDouble: AsyncKVStoring {
 
     // MARK: AsyncKVStoring
 
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         AsyncKVCapabilities(
             conditionalWrites: .batches, maximumBatchSize: nil, expiry: nil,
             changes: state.withLock { $0.replays } ? .replayable : .lossy, readConsistency: .linearizable,
             durability: .memory)
     }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
-        guard name.utf8.count <= 1024 else { throw AsyncKVStoreError(.invalidKey, .read, key: name) }
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        guard name.utf8.count <= 1024 else { throw KVStoreError(.invalidKey, .read, key: name) }
         return try reachable(.read).content[KeyName(name)]
     }
 
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         let page = try page(prefix, after, limit, at: nil)
         return AsyncKVPage(names: page.entries.map(\.name), hasMore: page.hasMore, revision: page.revision)
     }
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         state.withLock { state in
             if limit == 1 { state.checkCount += 1 } else if after == nil { state.listCount += 1 }
         }
@@ -121,11 +122,11 @@ final class RemoteDouble: AsyncKVStoring {
 
     private func page(
         _ prefix: String, _ after: String?, _ limit: Int, at revision: UInt64?
-    ) throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) throws(KVStoreError) -> AsyncKVEntryPage {
         let state = try reachable(.keys)
         let revision = revision ?? state.revision
         guard let content = state.history[revision], revision >= state.compacted else {
-            throw AsyncKVStoreError(.refused, .keys, detail: "compacted")
+            throw KVStoreError(.refused, .keys, detail: "compacted")
         }
         let rest = content.map { (name: $0.key.string, entry: $0.value) }
             .filter { (name, _) in
@@ -139,17 +140,17 @@ final class RemoteDouble: AsyncKVStoring {
     }
 
     @discardableResult
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        guard timeToLive == nil else { throw AsyncKVStoreError(.refused, .batch) }
-        guard !Task.isCancelled else { throw AsyncKVStoreError(.cancelled, .batch) }
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        guard timeToLive == nil else { throw KVStoreError(.refused, .batch) }
+        guard !Task.isCancelled else { throw KVStoreError(.cancelled, .batch) }
         guard !batch.changes.contains(where: { $0.name.utf8.count > 1024 }) else {
-            throw AsyncKVStoreError(.invalidKey, .batch)
+            throw KVStoreError(.invalidKey, .batch)
         }
         _ = try reachable(.batch)
-        return try state.withLock { (state) throws(AsyncKVStoreError) in
+        return try state.withLock { (state) throws(KVStoreError) in
             for requirement in batch.requirements
             where state.content[KeyName(requirement.name)]?.revision != requirement.revision {
-                throw AsyncKVStoreError(.conflict, .batch, key: requirement.name)
+                throw KVStoreError(.conflict, .batch, key: requirement.name)
             }
             var last: [KeyName: [UInt8]?] = [:]
             for change in batch.changes {
@@ -169,9 +170,9 @@ final class RemoteDouble: AsyncKVStoring {
         AsyncKVChanges(RemoteDoubleSource(self, prefix, from: revision))
     }
 
-    func reachable(_ operation: AsyncKVStoreError.Operation) throws(AsyncKVStoreError) -> State {
+    func reachable(_ operation: KVStoreError.Operation) throws(KVStoreError) -> State {
         let state = state.withLock { $0 }
-        guard !state.isDown else { throw AsyncKVStoreError(.unavailable, operation, detail: "down") }
+        guard !state.isDown else { throw KVStoreError(.unavailable(.server), operation, detail: "down") }
         return state
     }
 }
@@ -206,7 +207,7 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
 
     deinit { store.state.withLock { $0.openCount -= 1 } }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+    func next() async throws(KVStoreError) -> AsyncKVChange? {
         while true {
             let change = position.withLock { $0.pending.isEmpty ? nil : $0.pending.removeFirst() }
             if let change { return change }
@@ -215,10 +216,10 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
         }
     }
 
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         while !Task.isCancelled {
             let state = try store.reachable(.changes)
-            if let update = try position.withLock({ (position) throws(AsyncKVStoreError) in
+            if let update = try position.withLock({ (position) throws(KVStoreError) in
                 try update(&position, state)
             }) {
                 return update
@@ -230,7 +231,7 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
 
     private func update(
         _ position: inout Position, _ state: RemoteDouble.State
-    ) throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    ) throws(KVStoreError) -> AsyncKVUpdate? {
         guard let connection = position.connection else {
             position.connection = store.state.withLock { state in
                 state.connectionCount += 1
@@ -245,7 +246,7 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
         guard connection > state.firstConnection else {
             position.connection = nil
             if !state.replays { position.next = nil }
-            throw AsyncKVStoreError(.unavailable, .changes, detail: "cut")
+            throw KVStoreError(.unavailable(.server), .changes, detail: "cut")
         }
         guard !state.isMuted, var next = position.next else { return nil }
         while next <= state.revision, state.log[next] == nil { next += 1 }

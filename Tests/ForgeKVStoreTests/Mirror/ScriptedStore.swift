@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import Synchronization
 
@@ -31,13 +32,13 @@ final class ScriptedStore: ForwardingStore {
 
     fileprivate func take() -> AsyncKVUpdate? { updates.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         defer { readCount.add(1, ordering: .relaxed) }
-        if failsReads.load(ordering: .relaxed) { throw AsyncKVStoreError(.unavailable, .read, key: name) }
+        if failsReads.load(ordering: .relaxed) { throw KVStoreError(.unavailable(.server), .read, key: name) }
         return try await base.entry(named: name)
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         let revision = try await base.commit(batch, timeToLive: timeToLive)
         return returnsRevisions ? revision : nil
     }
@@ -54,9 +55,9 @@ private final class ScriptedSource: AsyncKVChangeSource {
 
     init(_ store: ScriptedStore) { self.store = store }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? { try await nextUpdate()?.changes.first }
+    func next() async throws(KVStoreError) -> AsyncKVChange? { try await nextUpdate()?.changes.first }
 
-    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
         while !Task.isCancelled {
             if let update = store.take() { return update }
             do { try await Task.sleep(for: .milliseconds(1)) } catch { return nil }
@@ -71,5 +72,5 @@ private final class SplitSource: AsyncKVChangeSource {
 
     init(_ store: ScriptedStore) { source = ScriptedSource(store) }
 
-    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? { try await source.next() }
+    func next() async throws(KVStoreError) -> AsyncKVChange? { try await source.next() }
 }

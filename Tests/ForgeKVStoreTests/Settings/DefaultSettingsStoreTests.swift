@@ -135,7 +135,7 @@ private struct HomeCounter {
             #expect(settings.openingError == nil)
             // Like a second process of the app.
             #expect(try Self.open(directory).get(.homeCount) == 3)
-            #expect(throws: DefaultSettingsStore.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+            #expect(code { try settings.open { InMemoryKVStore() } } == .refused)
             #expect(settings.store.get(.homeCount) == 3)
         }
     }
@@ -146,7 +146,7 @@ private struct HomeCounter {
         let store = InMemoryKVStore()
         try settings.open { store }
         #expect(settings.store as? InMemoryKVStore === store)
-        #expect(throws: DefaultSettingsStore.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+        #expect(code { try settings.open { InMemoryKVStore() } } == .refused)
         #expect(settings.store as? InMemoryKVStore === store)
     }
 
@@ -187,7 +187,7 @@ private struct HomeCounter {
         #expect(setting.wrappedValue == 0)
         #expect(!store.contains(KVSettings.homeCount))
         #expect((settings.openingError as? KVStoreError)?.code == .unavailable(.locked))
-        #expect(throws: DefaultSettingsStore.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+        #expect(code { try settings.open { InMemoryKVStore() } } == .refused)
         let calls: [(String, () throws -> Void)] = [
             ("read", { _ = try setting.read() }),
             ("set", { try setting.set(5) }),
@@ -228,12 +228,13 @@ private struct HomeCounter {
     func usedMeanwhile() throws {
         try withDirectory { directory in
             let settings = ProcessSettingsStore(isTest: false) { try Self.open(directory) }
-            #expect(throws: DefaultSettingsStore.AlreadyInUse.self) {
+            let error = code {
                 try settings.open {
                     _ = settings.store.get(.homeCount)
                     return InMemoryKVStore()
                 }
             }
+            #expect(error == .refused)
             #expect(settings.store is FileKVStore)
         }
     }

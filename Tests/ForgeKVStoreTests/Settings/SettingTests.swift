@@ -293,7 +293,9 @@ extension KVSettings {
         #expect(await iterator.next() == 10)
         try second.set(.count, value: 20)
         #expect(await iterator.next() == 20)
-        #expect(throws: NotTransactional(key: "count")) { try setting.withLock { $0 += 1 } }
+        let error = #expect(throws: KVStoreError.self) { try setting.withLock { $0 += 1 } }
+        #expect(error?.code == .refused)
+        #expect(error?.key == "count")
         #expect(setting.wrappedValue == 20)
     }
 

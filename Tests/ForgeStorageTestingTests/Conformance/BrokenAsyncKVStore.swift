@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
@@ -80,7 +81,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         return subject
     }
 
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         var declared = base.capabilities()
         declared.durability = .processEnd
         if defect == .exceedsItsLimit { declared.maximumBatchSize = 10 }
@@ -100,7 +101,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         }
     }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         let entry = try await base.entry(named: mapped(name))
         switch defect {
         case .readsEmpty: return entry ?? KVEntry(bytes: [], revision: 1)
@@ -119,7 +120,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         }
     }
 
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         if defect == .needsTheNameBefore, let after, try await base.entry(named: after) == nil {
             return AsyncKVPage(names: [], hasMore: false)
         }
@@ -131,13 +132,13 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
         var page = try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
         if defect == .losesAValue, !page.hasMore { page.entries.removeLast() }
         return page
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         let count = memory.withLock { memory in
             memory.writes += 1
             return memory.writes
@@ -151,7 +152,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case .ignoresRevisions, .letsEverybodyCreate: batch = .of(changes)
         case .losesAnUpdate where count == 5: return nil
         case .appliesHalf where !batch.requirements.isEmpty:
-            do throws(AsyncKVStoreError) {
+            do throws(KVStoreError) {
                 return try await base.commit(batch, timeToLive: timeToLive)
             } catch {
                 try await base.commit(.of([.remove(name: "a")]), timeToLive: nil)
@@ -188,7 +189,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
             do {
                 return try await Task.detached { try await base.commit(batch, timeToLive: timeToLive) }.value
             } catch {
-                throw error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .batch)
+                throw error as? KVStoreError ?? KVStoreError(.unavailable(.server), .batch)
             }
         default: break
         }
@@ -241,7 +242,7 @@ extension AsyncKVChanges {
             self.isKept = isKept
         }
 
-        func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        func next() async throws(KVStoreError) -> AsyncKVChange? {
             var iterator = base.makeAsyncIterator()
             while let change = try await iterator.next() {
                 switch change {

@@ -200,15 +200,15 @@ private final class HangingChanges: AsyncKVStoring {
         self.waiting = waiting
     }
 
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { base.capabilities() }
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { base.capabilities() }
 
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
 
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
         try await base.commit(batch, timeToLive: timeToLive)
     }
 
@@ -227,7 +227,7 @@ private final class HangingChanges: AsyncKVStoring {
             self.waiting = waiting
         }
 
-        func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        func next() async throws(KVStoreError) -> AsyncKVChange? {
             var iterator = base.makeAsyncIterator()
             guard let change = try await iterator.next() else { return nil }
             if change == .resync {

@@ -1,4 +1,5 @@
 import ForgeCrypt
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
@@ -118,7 +119,7 @@ struct AsyncSessionStorageTests {
 
     @Test("a store that cannot be reached is an error of each call, never an absent user")
     func unavailable() async throws {
-        let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { _ in .before(.unavailable) }
+        let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { _ in .before(.unavailable(.server)) }
         let session = AsyncKVSessionStorage<User>(store: store, key: "a")
         #expect(await session.code { _ = try await $0.loadUser() } == "unavailable")
         #expect(await session.code { try await $0.saveUser(User(id: 1)) } == "cantSave")
@@ -127,8 +128,8 @@ struct AsyncSessionStorageTests {
 
     @Test(
         "a write that may have been made says so, and the next load tells",
-        arguments: [AsyncKVStoreError.Code.unknownOutcome, .durabilityUnknown, .notYetVisible])
-    func unknownOutcome(_ code: AsyncKVStoreError.Code) async throws {
+        arguments: [KVStoreError.Code.unknownOutcome, .durabilityUnknown, .notYetVisible])
+    func unknownOutcome(_ code: KVStoreError.Code) async throws {
         let fault = Mutex<FaultingAsyncKVStore<LocalAsyncKVStore>.Fault?>(nil)
         let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { call in
             call.operation == .batch ? fault.withLock { $0 } : nil

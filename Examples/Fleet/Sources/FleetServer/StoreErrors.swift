@@ -23,7 +23,7 @@ struct StoreErrors<Context: RequestContext>: RouterMiddleware {
     private func isPerhapsDone(_ error: any Error) -> Bool {
         switch error {
         case SessionStorageError.unknownOutcome: true
-        case let error as AsyncKVStoreError:
+        case let error as KVStoreError:
             [.unknownOutcome, .notYetVisible, .durabilityUnknown].contains(error.code)
         case let error as FileStoreError: [.unknownOutcome, .durabilityUnknown].contains(error.code)
         default: false
