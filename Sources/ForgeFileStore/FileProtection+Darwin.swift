@@ -16,7 +16,7 @@ extension FileProtection {
         do {
             try FileManager.default.setAttributes([.protectionKey: attribute], ofItemAtPath: String(path))
         } catch {
-            throw FileSystemError(.setPermissions, .ioError, path: path, underlying: error)
+            throw FileSystemError(.setPermissions, Errno(ofFoundation: error), path: path, underlying: error)
         }
     }
 }

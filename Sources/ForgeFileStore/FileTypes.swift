@@ -1,5 +1,6 @@
 public import ForgeFileSystem
 public import Foundation
+import SystemPackage
 
 /// A file or directory of a store, as contained in listings.
 public struct StoredFile: Hashable, Sendable {
@@ -203,5 +204,13 @@ extension FileProtection {
         } else if fileSystem is SystemFileSystem {
             try applyOnSystem(to: path)
         }
+    }
+}
+
+extension Errno {
+    /// The error of the system call behind one of Foundation; `EIO` if Foundation does not tell.
+    init(ofFoundation error: any Error) {
+        let cause = (error as NSError).userInfo[NSUnderlyingErrorKey] as? NSError ?? error as NSError
+        self = cause.domain == NSPOSIXErrorDomain ? Errno(rawValue: CInt(cause.code)) : .ioError
     }
 }

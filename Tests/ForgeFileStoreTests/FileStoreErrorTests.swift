@@ -94,4 +94,13 @@ struct FileStoreErrorTests {
         #expect(huge.name == "b")
         #expect(StoredFile(key: "top", sizeInBytes: 1, modified: .distantPast).name == "top")
     }
+
+    @Test("an error of Foundation has the number of the system call behind it")
+    func foundation() {
+        let denied = NSError(domain: NSPOSIXErrorDomain, code: Int(Errno.permissionDenied.rawValue))
+        let cocoa = CocoaError(.fileWriteNoPermission, userInfo: [NSUnderlyingErrorKey: denied])
+        #expect(Errno(ofFoundation: denied) == .permissionDenied)
+        #expect(Errno(ofFoundation: cocoa) == .permissionDenied)
+        #expect(Errno(ofFoundation: CocoaError(.fileWriteUnknown)) == .ioError)
+    }
 }

@@ -24,7 +24,8 @@ public final class DiskFileStore: StreamingFileStoring {
     ///   - root: The directory; it should belong to this store alone.
     ///   - fileSystem: The file system of the directory.
     ///   - sources: The file system of the URLs of copies, moves and exports; nil for `fileSystem`.
-    ///   - fileProtection: When the files can be read on an Apple device; nil keeps the class of the directory.
+    ///   - fileProtection: When the files that are created later can be read on an Apple device: the class is set on the
+    ///     root, and files that exist keep theirs. Nil keeps the class of the directory.
     ///   - options: Durability and limits.
     public init(
         root: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), sources: (any POSIXFileSystem)? = nil,
@@ -41,7 +42,8 @@ public final class DiskFileStore: StreamingFileStoring {
     /// - Parameters:
     ///   - directory: The kind of data.
     ///   - namespace: The name of the store's own directory in it: one component, such as the app's identifier.
-    ///   - fileProtection: When the files can be read on an Apple device.
+    ///   - fileProtection: When the files that are created later can be read on an Apple device; files that exist keep
+    ///     their class.
     ///   - options: Durability and limits.
     public init(
         directory: StandardDirectory, namespace: String,
