@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks on Linux, without Apple's SDK, the code for Apple's platforms, in three steps:
+"""Checks on Linux, without Apple's SDK, the code for Apple's platforms, in four steps:
 
 1. The stub modules in Tests/AppleStubs are compared with Apple's headers and metadata (apple_headers.py).
 2. Every target that ships, and every test target, is type-checked for macOS: each `#if` is evaluated as there, and Apple's
    modules are the stubs. Files that differ on another platform are checked for it too. A branch that neither these checks nor
    the build on Linux compile is an error.
 3. The C files are compiled for each platform.
+4. Each target's privacy manifest is compared with the "required reason" APIs that its sources call, as Apple lists them:
+   https://developer.apple.com/documentation/bundleresources/describing-use-of-required-reason-api
 
     Scripts/check-apple.py [--libraries] [--plant FILE OLD NEW]...
 
@@ -17,6 +19,7 @@ import argparse
 import concurrent.futures
 import glob
 import os
+import plistlib
 import re
 import shutil
 import subprocess
@@ -215,6 +218,7 @@ def main():
             if not is_compiled and not has_only_imports:
                 problem(f"{path}:{line}: no check compiles this branch")
 
+        check_privacy()
         headers = options.headers or work / "headers"
         include = headers / "ziglang/lib/libc/include/any-darwin-any"
         if not include.exists():
@@ -278,6 +282,44 @@ def check_folders(command, folders, work, output):
                 other = work / f"modules-{platform}"
                 other.mkdir(exist_ok=True)
                 check_target(command, Path(folder).name, folder, work / platform, other)
+
+
+# MARK: Privacy manifests
+
+def calls(*names):
+    return [rf"(?<![\w.]){name}\(" for name in names]
+
+
+def members(*names):
+    return [rf"\.{name}\b" for name in names]
+
+
+CATEGORIES = {
+    "FileTimestamp": calls(
+        "stat", "fstat", "fstatat", "lstat", "getattrlist", "getattrlistat", "getattrlistbulk", "fgetattrlist")
+    + members(
+        "creationDate", "modificationDate", "fileModificationDate", "creationDateKey", "contentModificationDateKey"),
+    "DiskSpace": calls("statfs", "statvfs", "fstatfs", "fstatvfs")
+    + members("systemFreeSize", "systemSize", "volumeTotalCapacityKey", r"volumeAvailableCapacity\w*Key"),
+    "SystemBootTime": calls("mach_absolute_time") + members("systemUptime"),
+    "ActiveKeyboards": members("activeInputModes"),
+    "UserDefaults": [r"(?<!\w)UserDefaults[.(]"],
+}
+
+
+def check_privacy():
+    for target in sorted(path for path in Path("Sources").iterdir() if path.is_dir()):
+        files = [path for path in target.rglob("*.*") if path.suffix in (".swift", ".c", ".h") and ".docc" not in str(path)]
+        # A file that only Linux compiles calls nothing that Apple lists.
+        texts = [path.read_text() for path in files]
+        code = re.sub(r"//.*", "", "\n".join(text for text in texts if not text.startswith("#if defined(__linux__)")))
+        used = {name for name, patterns in CATEGORIES.items() if any(re.search(pattern, code) for pattern in patterns)}
+        manifest = target / "PrivacyInfo.xcprivacy"
+        content = plistlib.loads(manifest.read_bytes()) if manifest.exists() else {}
+        types = content.get("NSPrivacyAccessedAPITypes", [])
+        declared = {entry["NSPrivacyAccessedAPIType"].removeprefix("NSPrivacyAccessedAPICategory") for entry in types}
+        if used != declared or not all(entry["NSPrivacyAccessedAPITypeReasons"] for entry in types):
+            problem(f"{target.name} uses {sorted(used)} and its privacy manifest declares {sorted(declared)}")
 
 
 main()

@@ -97,7 +97,7 @@ programs, others = [], []
 for file in files:
     found, exempt = programs_of(file)
     programs += [program for program in found if program.imports_swiftui == bool(options.swiftui)]
-    others += exempt + [f"{program.name}: SwiftUI, see check-apple.sh" for program in found if program.imports_swiftui]
+    others += exempt + [f"{program.name}: SwiftUI, see check-apple.py" for program in found if program.imports_swiftui]
 if not programs:
     sys.exit("check-snippets: there is no printed code")
 
