@@ -96,12 +96,10 @@ final class S3ConditionProbe: Sendable {
     private static func upload(
         _ object: String, _ condition: S3Condition, _ transport: S3Transport
     ) async throws(S3Error) {
-        let upload = try await S3RecordedUpload.begin(object, [], transport)
+        let upload = try await S3Upload.begin(object, [], transport)
         do throws(S3Error) {
-            try await upload.keepName()
-            let part = try await upload.upload.send(ByteBuffer(string: "3"), number: 1)
-            _ = try await upload.upload.complete([part], condition)
-            await upload.forget()
+            let part = try await upload.send(ByteBuffer(string: "3"), number: 1)
+            _ = try await upload.complete([part], condition)
         } catch {
             await upload.abort()
             throw error

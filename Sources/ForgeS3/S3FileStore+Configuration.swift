@@ -57,14 +57,6 @@ extension S3FileStore {
         /// become both a file and a directory.
         public var checksHierarchy = true
 
-        /// How long an upload that was recorded and not finished is kept, after its last part, before
-        /// ``S3FileStore/removeAbandonedUploads()``, which every store calls once, removes it.
-        ///
-        /// It must be longer than any part of any store with the prefix takes: several times the ``deadline``. The
-        /// upload of a process that was stopped for longer can be removed; its save then fails, with the error
-        /// `.unknownOutcome`.
-        public var abandonedUploadAge = Duration.seconds(24 * 3600)
-
         /// The logger: attempts that are repeated at `debug`, corrections of the clock at `notice`.
         public var logger = Logger(label: "ForgeStorage.S3")
 

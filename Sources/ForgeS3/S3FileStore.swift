@@ -3,7 +3,6 @@ public import ForgeFileStore
 public import ForgeFileSystem
 public import Foundation
 import Logging
-import Synchronization
 
 /// A file store in a bucket of S3, or of a server with its API.
 ///
@@ -43,7 +42,6 @@ import Synchronization
 public final class S3FileStore: FileStoring {
     let transport: S3Transport
     let conditionProbe: S3ConditionProbe
-    private let hasRemovedUploads = Mutex(false)
     var configuration: Configuration { transport.configuration }
     var place: S3Place { transport.place }
 
@@ -161,41 +159,6 @@ public final class S3FileStore: FileStoring {
     public func url(for key: String) async throws -> URL {
         _ = try place.object(key, .url)
         throw FileStoreError(.unsupported, .url, key: key)
-    }
-
-    /// Removes uploads that were not finished because their process ended, or because an answer was lost.
-    ///
-    /// A store writes a record to the bucket before it begins a multipart upload, and deletes the record after the
-    /// upload has ended. This call reads the records of all stores with the same prefix, and aborts their uploads if no
-    /// part has arrived for ``Configuration/abandonedUploadAge``. If the response to `CreateMultipartUpload` was lost,
-    /// the record has no upload ID; then all uploads to the same object that began within a few minutes of the record
-    /// are treated as the store's. No other uploads of other programs are aborted. A store starts this call once, with
-    /// its first multipart upload.
-    ///
-    /// If a proxy repeats `CreateMultipartUpload`, which HTTP forbids, the additional upload has no record. A lifecycle
-    /// rule of the bucket that aborts incomplete multipart uploads removes it.
-    ///
-    /// - Returns: The number of uploads removed.
-    /// - Throws: `FileStoreError`.
-    @discardableResult
-    public func removeAbandonedUploads() async throws -> Int {
-        try await removeUploads(olderThan: configuration.abandonedUploadAge)
-    }
-
-    /// Starts ``removeAbandonedUploads()`` the first time it is called.
-    func removeAbandonedUploadsOnce() {
-        let isFirst = hasRemovedUploads.withLock { done in
-            defer { done = true }
-            return !done
-        }
-        guard isFirst else { return }
-        Task { [self] in
-            do {
-                try await removeAbandonedUploads()
-            } catch {
-                configuration.logger.debug("abandoned uploads stay", metadata: ["error": "\(error)"])
-            }
-        }
     }
 }
 

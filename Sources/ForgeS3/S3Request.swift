@@ -23,9 +23,6 @@ struct S3Request: Sendable {
     /// Whether it changes something: then a lost answer leaves its outcome unknown.
     var isWrite = false
 
-    /// Whether it creates something that a lost answer leaves at the server, without effect on any object.
-    var isCreation = false
-
     /// Whether an answer with status 200 may report an error, and begins before the work is done
     /// ("CompleteMultipartUpload" and "CopyObject", Amazon S3 API Reference).
     var answersBeforeItsEnd = false
@@ -42,9 +39,6 @@ struct S3Response: Sendable {
     var status: Int
     var headers: HTTPHeaders
     var bytes = ByteBuffer()
-
-    /// Whether an earlier attempt of a creation may have taken effect too.
-    var followsLostAnswer = false
 
     /// The user's metadata.
     var metadata: S3Metadata { S3Metadata(headers) }
@@ -113,9 +107,6 @@ struct S3Place: Sendable {
 
     /// Objects of the store itself, whose names are no valid keys of files.
     static let reserved = "#tmp-s3/"
-
-    /// The beginning of the objects of records of uploads.
-    var records: String { prefix + Self.reserved + "uploads/" }
 
     let scheme: String
     let host: String
@@ -187,6 +178,11 @@ struct S3Place: Sendable {
         } catch {
             return nil
         }
+    }
+
+    /// Whether an object is that of a key, or one of the store itself.
+    func isOwn(_ object: String) -> Bool {
+        key(ofObject: object) != nil || object.utf8.starts(with: (prefix + Self.reserved).utf8)
     }
 
     /// A request for an object, or with nil for the bucket.

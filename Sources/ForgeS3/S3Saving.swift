@@ -201,7 +201,6 @@ extension ByteBuffer {
 extension S3FileStore {
     /// Stores a content in parts.
     func upload(_ write: S3Write) async throws -> StoredFile {
-        removeAbandonedUploadsOnce()
         var backoff = Backoff()
         var mayBeApplied = false
         while true {
@@ -223,16 +222,15 @@ extension S3FileStore {
     }
 
     private func uploadOnce(_ write: S3Write) async throws -> StoredFile {
-        let upload = try await S3RecordedUpload.begin(write.object, write.metadata.headers, transport)
+        let upload = try await S3Upload.begin(write.object, write.metadata.headers, transport)
         do {
             let parts = try await send(write, upload)
             try write.content.check()
-            let (answer, etag) = try await upload.upload.complete(parts, write.condition)
-            await upload.forget()
+            let (answer, etag) = try await upload.complete(parts, write.condition)
             if let etag { return write.stored(answer, etag: etag) }
             return await stored(write, answer)
         } catch {
-            // An upload whose end is unknown may still become an object; the record stays for its removal.
+            // An upload whose end is unknown may still become an object.
             if (error as? S3Error)?.reason != .unknownOutcome { await upload.abort() }
             throw error
         }
@@ -250,14 +248,12 @@ extension S3FileStore {
         }
     }
 
-    /// Sends the parts, several at the same time, and the name of the upload to its record.
-    private func send(_ write: S3Write, _ recorded: S3RecordedUpload) async throws -> [S3Upload.Part] {
-        let upload = recorded.upload
+    /// Sends the parts, several at the same time.
+    private func send(_ write: S3Write, _ upload: S3Upload) async throws -> [S3Upload.Part] {
         let size = write.content.sizeInBytes
         let least = (size + Int64(S3Upload.maximumPartCount) - 1) / Int64(S3Upload.maximumPartCount)
         let partSize = max(configuration.partSizeInBytes, Int(least))
-        async let named: Void = recorded.keepName()
-        let parts = try await withThrowingTaskGroup(of: S3Upload.Part.self) { group in
+        return try await withThrowingTaskGroup(of: S3Upload.Part.self) { group in
             var parts: [S3Upload.Part] = []
             var hash = SHA256()
             for (index, range) in S3Content.parts(of: size, size: partSize).enumerated() {
@@ -271,8 +267,6 @@ extension S3FileStore {
             guard hash.hexadecimalDigest() == write.metadata.checksum else { throw write.changed }
             return parts
         }
-        try await named
-        return parts
     }
 }
 

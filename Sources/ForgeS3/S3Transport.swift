@@ -110,12 +110,9 @@ final class S3Transport: Sendable {
                 throw outcome(of: error, mayBeApplied, request)
             }
             do throws(S3Attempt) {
-                var response = try await attempt(request, payload, credentials, until: end)
-                response.followsLostAnswer = request.isCreation && mayBeApplied
-                return response
+                return try await attempt(request, payload, credentials, until: end)
             } catch {
-                let hasEffect = request.isWrite || request.isCreation
-                mayBeApplied = mayBeApplied || hasEffect && error.mayBeApplied
+                mayBeApplied = mayBeApplied || request.isWrite && error.mayBeApplied
                 let failure = outcome(of: cause ?? error.error, mayBeApplied, request)
                 if error.error.reason != .timeout { cause = error.error }
                 var wait = Duration.zero

@@ -39,7 +39,7 @@ final class S3FaultRun: Sendable {
         damaging: @escaping @Sendable (FaultyS3.Request) -> Bool = { $0.path.hasPrefix("/b/whole") }
     ) throws {
         server = try FaultyS3()
-        store = try server.store { $0.abandonedUploadAge = .seconds(3600) }
+        store = try server.store()
         self.seed = seed
         limit = loads
         histories = ["whole/a", "whole/b", "whole/c", "ranged/a", "ranged/b", "both/c"].map { S3FaultHistory(key: $0) }
@@ -72,8 +72,8 @@ final class S3FaultRun: Sendable {
             let impossible = history.impossible
             if !impossible.isEmpty { wrong("\(history.key): saves \(impossible) have failed and were loaded") }
         }
-        let removed = try await store.removeUploads(olderThan: .zero)
-        let orphans = server.content.uploads.count + server.ownObjects.filter { $0.contains("uploads/") }.count
+        let removed = try await store.removeAbandonedUploads(olderThan: .zero)
+        let orphans = server.content.uploads.count
         await store.close()
         return (
             tally.withLock { tally in
