@@ -1,5 +1,5 @@
-// Checks that need a device of Apple, on one screen: passed, or the error. Add this file and the package to an app target with the
-// capabilities App Groups and Keychain Sharing, and enter the group below; Scripts/check-apple.py type-checks it.
+// Checks that need a device of Apple, on one screen: passed, or the error. Add this file and the package to an app target
+// with the capabilities App Groups and Keychain Sharing, and enter the group below; Scripts/check-apple.py type-checks it.
 
 import ForgeStorage
 import Foundation
@@ -76,7 +76,8 @@ struct DeviceCheck: Identifiable {
             let root = try home().appending(path: "Protected")
             try await DiskFileStore(root: root, fileProtection: .complete).save(Data("a".utf8), to: "a")
             let attributes = try FileManager.default.attributesOfItem(atPath: root.appending(path: "a").path)
-            try require(attributes[.protectionKey] as? FileProtectionType == .complete, "\(attributes)")
+            let protection = attributes[.protectionKey] as? FileProtectionType
+            try require(protection?.rawValue == FileProtectionType.complete.rawValue, "\(attributes)")
         },
     ]
 
