@@ -7,8 +7,8 @@ struct ForgeLab: AsyncParsableCommand {
         commandName: "forge-lab",
         abstract: "Tools that try to break ForgeStorage.",
         subcommands: [
-            ConformanceCommand.self, DeterminismCommand.self,
-            FuzzCommand.self, FuzzChildCommand.self, FuzzLogsCommand.self, FuzzLogsChildCommand.self, CrashCommand.self,
-            ServeCommand.self, CallCommand.self, CodingCommand.self, HeartbeatCommand.self,
+            DeterminismCommand.self, FuzzCommand.self, FuzzChildCommand.self, FuzzLogsCommand.self,
+            FuzzLogsChildCommand.self, CrashCommand.self, ServeCommand.self, CallCommand.self, CodingCommand.self,
+            HeartbeatCommand.self,
         ] + platformCommands)
 }

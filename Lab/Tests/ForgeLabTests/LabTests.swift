@@ -29,16 +29,4 @@ import Testing
         #expect(expected.count == 2)
         for _ in 0..<2 { #expect(try counts(jobs: 4) == expected) }
     }
-
-    @Test("every store keeps every promise, and the run leaves no files behind")
-    func conformance() throws {
-        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("lab-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: directory) }
-        let run = try LabProcess.run("forge-lab", ["conformance", "--directory", directory.path])
-        #expect(run.status == 0, "\(run.output)")
-        let lines = run.output.split(separator: "\n")
-        #expect(lines.last?.hasSuffix(" passed, 0 violated") ?? false)
-        #expect(lines.count >= 30)
-        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == [])
-    }
 }

@@ -15,6 +15,9 @@ public import SystemPackage
 ///
 /// A lock is held during each call, including the forwarded call, so that the log has the order of the effects; only a
 /// waiting `lock` runs outside. Do not use the base directly while descriptors opened through this object are open.
+///
+/// Not simulated: real delays, since ``VirtualClock`` only counts them; faults of stores into a mapping, which have no
+/// result; and what a power cut loses, for which ForgeCrashTesting explores the states.
 public final class FaultingFileSystem: POSIXFileSystem {
     /// The base file system.
     public let base: any POSIXFileSystem
@@ -197,5 +200,29 @@ extension POSIXPath {
         let rest = bytes.dropFirst(prefix.count)
         guard rest.isEmpty || rest.first == UInt8(ascii: "/") else { return nil }
         return POSIXPath(Array(other.bytes) + rest)
+    }
+}
+
+/// The underlying error of the `EIO` that every call throws after a planned crash.
+public struct ProcessCrashed: Error, Hashable, Sendable, CustomStringConvertible {
+    public var description: String { "the process was crashed on purpose" }
+
+    /// Creates the error.
+    public init() {}
+}
+
+/// A clock that advances only explicitly: planned delays take no real time.
+public final class VirtualClock: Sendable {
+    private let time = Mutex(Duration.zero)
+
+    /// Creates a clock at zero.
+    public init() {}
+
+    /// The time since its creation.
+    public var now: Duration { time.withLock { $0 } }
+
+    /// Advances the clock; a negative duration has no effect.
+    public func advance(by duration: Duration) {
+        time.withLock { $0 += max(duration, .zero) }
     }
 }
