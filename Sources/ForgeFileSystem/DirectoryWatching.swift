@@ -16,11 +16,27 @@ public protocol DirectoryWatching: Sendable {
     ///   read the directory; `ENOTDIR`; `EBADF`.
     func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int
 
+    /// Starts to watch whether a directory keeps its name: its removal and its rename are reported, and changes of its
+    /// entries need not be.
+    ///
+    /// On systems that report changes without names (`kqueue(2)`), every new name in a busy directory would otherwise
+    /// be an event. By default, as ``watch(_:includesWrites:)`` without writes.
+    ///
+    /// - Returns: As ``watch(_:includesWrites:)``. A directory that is watched for its entries already stays so.
+    /// - Throws: As ``watch(_:includesWrites:)``.
+    func watchExistence(of directory: Descriptor) throws(FileSystemError) -> Int
+
     /// Stops watching a directory; succeeds if it is not watched. Its earlier events may still arrive.
     func unwatch(_ number: Int)
 
     /// Stops watching and releases all resources; may be called on any thread and more than once.
     func cancel()
+}
+
+extension DirectoryWatching {
+    public func watchExistence(of directory: Descriptor) throws(FileSystemError) -> Int {
+        try watch(directory, includesWrites: false)
+    }
 }
 
 /// A change of an entry of a watched directory, which is identified by its number.

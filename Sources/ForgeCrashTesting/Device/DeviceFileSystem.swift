@@ -389,6 +389,10 @@ private final class DeviceWatch: DirectoryWatching {
         try base.watch(directory, includesWrites: includesWrites)
     }
 
+    func watchExistence(of directory: Descriptor) throws(FileSystemError) -> Int {
+        try base.watchExistence(of: directory)
+    }
+
     func unwatch(_ number: Int) { base.unwatch(number) }
 
     func cancel() {

@@ -44,11 +44,12 @@ final class WatchedTree {
         for number in ancestors.keys { watch.unwatch(number) }
         directories = [:]
         ancestors = [:]
-        try watchAncestors()
-        do throws(FileSystemError) {
-            store = try root.existing()
-        } catch {
-            throw FileStoreError(opening: error, .watch, key: key)
+        try watchAncestors(.existence)
+        store = try existingStore()
+        if store == nil {
+            // Its appearance is a new name above it.
+            try watchAncestors(.entries)
+            store = try existingStore()
         }
         try translatingErrors { () throws(FileSystemError) in
             if let store { try enter(nil, of: nil, in: store, reporting: false) }
@@ -80,11 +81,21 @@ final class WatchedTree {
         }
     }
 
+    private func existingStore() throws(FileStoreError) -> StoreDirectory? {
+        do throws(FileSystemError) {
+            return try root.existing()
+        } catch {
+            throw FileStoreError(opening: error, .watch, key: key)
+        }
+    }
+
     private var key: String { scope?.string ?? "" }
 
-    private func translatingErrors(_ body: () throws(FileSystemError) -> Void) throws(FileStoreError) {
+    private func translatingErrors<Result>(
+        _ body: () throws(FileSystemError) -> Result
+    ) throws(FileStoreError) -> Result {
         do throws(FileSystemError) {
-            try body()
+            return try body()
         } catch {
             throw FileStoreError(error, .watch, key: key)
         }
@@ -130,21 +141,47 @@ final class WatchedTree {
         }
     }
 
+    /// What is watched of a directory above the root.
+    private enum AncestorWatch {
+        /// Its end alone where the directory below it is watched too, whose replacement ends it. Entries where a link is
+        /// looked up, or nothing is found.
+        case existence
+        case entries
+    }
+
     /// Watches the existing directories above the root.
-    private func watchAncestors() throws(FileStoreError) {
-        let fileSystem = root.fileSystem
-        try translatingErrors { () throws(FileSystemError) in
+    private func watchAncestors(_ kind: AncestorWatch) throws(FileStoreError) {
+        let isEnough = try translatingErrors { () throws(FileSystemError) in
             for (directory, name) in stepsToRoot() {
                 do throws(FileSystemError) {
-                    let number = try fileSystem.withDirectory(directory) { (descriptor) throws(FileSystemError) in
-                        try watch.watch(descriptor, includesWrites: false)
+                    let isFound = kind == .existence && isDirectory(directory.appending(name))
+                    let number = try root.fileSystem.withDirectory(directory) { (descriptor) throws(FileSystemError) in
+                        isFound
+                            ? try watch.watchExistence(of: descriptor)
+                            : try watch.watch(descriptor, includesWrites: false)
                     }
                     ancestors[number, default: []].insert(name)
+                    // What disappeared meanwhile had no watch yet.
+                    if isFound, !isDirectory(directory.appending(name)) { return false }
                 } catch {
                     // A missing directory appears in the one above. One that cannot be read cannot be watched.
                     guard error.errno.isDisappearance || error.errno.isRefusal else { throw error }
+                    if kind == .existence, error.errno.isDisappearance { return false }
                 }
             }
+            return true
+        }
+        if !isEnough { try watchAncestors(.entries) }
+    }
+
+    /// Whether a directory that can be watched is at a path, and not a link.
+    private func isDirectory(_ path: POSIXPath) -> Bool {
+        let fileSystem = root.fileSystem
+        do throws(FileSystemError) {
+            guard try fileSystem.status(path, followsSymbolicLinks: false).type == .directory else { return false }
+            return try fileSystem.withDirectory(path) { (_) throws(FileSystemError) in true }
+        } catch {
+            return false
         }
     }
 

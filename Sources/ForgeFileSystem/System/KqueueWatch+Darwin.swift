@@ -22,9 +22,14 @@ extension SystemFileSystem {
 /// `@unchecked Sendable`: the descriptor is constant, and dispatch sources are thread-safe. The descriptors are closed
 /// by the source on its queue, on which all other calls are made.
 private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
-    /// The descriptors of the watched directories, by the identity of the directory.
+    private struct Directory {
+        var descriptor: CInt
+        var includesEntries: Bool
+    }
+
+    /// The watched directories by their identities.
     private final class Directories: Sendable {
-        let descriptors = Mutex<[DirectoryIdentity: CInt]>([:])
+        let descriptors = Mutex<[DirectoryIdentity: Directory]>([:])
     }
 
     private let descriptor: CInt
@@ -46,7 +51,7 @@ private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
         }
         source.setCancelHandler { [directories] in
             directories.descriptors.withLock { descriptors in
-                for descriptor in descriptors.values { close(descriptor) }
+                for directory in descriptors.values { close(directory.descriptor) }
                 descriptors = [:]
             }
             close(descriptor)
@@ -56,26 +61,43 @@ private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
     }
 
     func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int {
+        try watch(directory, includesEntries: true)
+    }
+
+    /// A new name in the directory is no event.
+    func watchExistence(of directory: Descriptor) throws(FileSystemError) -> Int {
+        try watch(directory, includesEntries: false)
+    }
+
+    private func watch(_ directory: Descriptor, includesEntries: Bool) throws(FileSystemError) -> Int {
         guard !source.isCancelled else { throw FileSystemError(.watch, .badFileDescriptor) }
         let system = SystemFileSystem()
         do throws(FileSystemError) {
             let identity = DirectoryIdentity(try system.status(of: .descriptor(directory)))
             return try directories.descriptors.withLock { (descriptors) throws(FileSystemError) in
-                if let known = descriptors[identity] { return Int(known) }
-                let opened = try system.calling(.watch) {
-                    openat(directory.rawValue, ".", O_EVTONLY | O_DIRECTORY | O_CLOEXEC)
-                }
+                let known = descriptors[identity]
+                if let known, known.includesEntries || !includesEntries { return Int(known.descriptor) }
+                let opened =
+                    if let known {
+                        known.descriptor
+                    } else {
+                        try system.calling(.watch) {
+                            openat(directory.rawValue, ".", O_EVTONLY | O_DIRECTORY | O_CLOEXEC)
+                        }
+                    }
                 var change = kevent64_s()
                 change.ident = UInt64(opened)
                 change.filter = Int16(EVFILT_VNODE)
                 change.flags = UInt16(EV_ADD | EV_CLEAR)
-                change.fflags = UInt32(NOTE_WRITE | NOTE_DELETE | NOTE_RENAME) | UInt32(NOTE_REVOKE)
+                change.fflags = UInt32(NOTE_DELETE | NOTE_RENAME) | UInt32(NOTE_REVOKE)
+                // Added again, an event has the new flags.
+                if includesEntries { change.fflags |= UInt32(NOTE_WRITE) }
                 guard kevent64(descriptor, &change, 1, nil, 0, 0, nil) >= 0 else {
                     let error = Errno(rawValue: errno)
-                    close(opened)
+                    if known == nil { close(opened) }
                     throw FileSystemError(.watch, error)
                 }
-                descriptors[identity] = opened
+                descriptors[identity] = Directory(descriptor: opened, includesEntries: includesEntries)
                 return Int(opened)
             }
         } catch {
@@ -85,10 +107,10 @@ private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
 
     func unwatch(_ number: Int) {
         directories.descriptors.withLock { descriptors in
-            guard let entry = descriptors.first(where: { Int($0.value) == number }) else { return }
+            guard let entry = descriptors.first(where: { Int($0.value.descriptor) == number }) else { return }
             descriptors[entry.key] = nil
             // This removes it from the queue.
-            close(entry.value)
+            close(entry.value.descriptor)
         }
     }
 

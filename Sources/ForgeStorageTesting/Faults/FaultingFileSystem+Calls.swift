@@ -406,6 +406,10 @@ struct ObservedWatch: DirectoryWatching {
         }
     }
 
+    func watchExistence(of directory: Descriptor) throws(FileSystemError) -> Int {
+        try observe(directory) { () throws(FileSystemError) in try base.watchExistence(of: directory) }
+    }
+
     func unwatch(_ number: Int) { base.unwatch(number) }
 
     func cancel() { base.cancel() }

@@ -1,11 +1,13 @@
 import Dispatch
-import ForgeFileStore
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
+
+@testable import ForgeFileStore
 
 @Suite("Watching a file store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct WatchingTests {
@@ -242,5 +244,135 @@ struct WatchingTests {
             if batch.last == .lost { watch.cancel() }
         }
         try root.fileSystem.close(directory)
+    }
+}
+
+/// What `kqueue(2)` reports of the changes that another watch reports: no names, and nothing of new names in a directory
+/// that is watched for its existence.
+private final class NamelessWatch: DirectoryWatching {
+    private let base: any DirectoryWatching
+    private let numbers = Mutex((existence: Set<Int>(), entries: Set<Int>()))
+
+    var counts: (existence: Int, entries: Int) { numbers.withLock { ($0.existence.count, $0.entries.count) } }
+
+    init(_ base: any DirectoryWatching) { self.base = base }
+
+    func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int {
+        let number = try base.watch(directory, includesWrites: includesWrites)
+        numbers.withLock { numbers in
+            numbers.existence.remove(number)
+            numbers.entries.insert(number)
+        }
+        return number
+    }
+
+    func watchExistence(of directory: Descriptor) throws(FileSystemError) -> Int {
+        let number = try base.watch(directory, includesWrites: false)
+        numbers.withLock { if !$0.entries.contains(number) { $0.existence.insert(number) } }
+        return number
+    }
+
+    func unwatch(_ number: Int) {
+        numbers.withLock { numbers in
+            numbers.existence.remove(number)
+            numbers.entries.remove(number)
+        }
+        base.unwatch(number)
+    }
+
+    func cancel() { base.cancel() }
+
+    func events(_ events: [DirectoryEvent]) -> [DirectoryEvent] {
+        numbers.withLock { numbers in
+            events.contains { event in
+                switch event {
+                case .lost: true
+                case .written: false
+                case .added(_, let number): numbers.entries.contains(number)
+                // Of a directory that is watched for its existence, this is the end of the one below it.
+                case .removed(_, let number): numbers.entries.contains(number) || numbers.existence.contains(number)
+                }
+            } ? [.lost] : []
+        }
+    }
+}
+
+@Suite("Directories above a root, on a system that reports no names")
+struct AncestorWatchTests {
+    /// The changes that a tree reports, one batch for each change of the file system.
+    private func changes(
+        of root: POSIXPath, in fileSystem: InMemoryFileSystem,
+        _ steps: [() throws -> Void], counts: (existence: Int, entries: Int)
+    ) throws -> [[FileChange]] {
+        let queue = DispatchQueue(label: "changes")
+        let events = Mutex<[DirectoryEvent]>([])
+        let watch = NamelessWatch(
+            try fileSystem.makeDirectoryWatch(on: queue) { batch in
+                events.withLock { $0 += batch }
+            } onCancel: {
+            })
+        var reported: [FileChange] = []
+        let tree = WatchedTree(LazyStoreDirectory(root, on: fileSystem), watch, nil) {
+            false
+        } report: {
+            reported.append($0)
+        }
+        try tree.restart()
+        #expect(watch.counts == counts)
+        reported = []
+        return try steps.map { step in
+            try step()
+            // Events are delivered on the queue.
+            queue.sync {}
+            try tree.handle(
+                watch.events(
+                    events.withLock { batch in
+                        defer { batch = [] }
+                        return batch
+                    }))
+            defer { reported = [] }
+            return reported
+        }
+    }
+
+    @Test("a new name above a root that exists is no change, and the replacement of the root is one")
+    func existing() throws {
+        let fileSystem = InMemoryFileSystem()
+        for path in ["/a", "/a/b", "/a/b/root"] as [POSIXPath] { try fileSystem.createDirectory(path) }
+        let found = try changes(
+            of: "/a/b/root", in: fileSystem,
+            [
+                { try fileSystem.createDirectory("/new") }, { try fileSystem.createDirectory("/a/b/new") },
+                { try fileSystem.createDirectory("/a/b/root/new") },
+                { try fileSystem.rename("/a/b", to: "/a/c") }, { try fileSystem.createDirectory("/a/b") },
+            ], counts: (3, 1))
+        #expect(found == [[], [], [.resync], [.resync], [.resync]])
+    }
+
+    @Test("the appearance of a missing root is a change")
+    func missing() throws {
+        let fileSystem = InMemoryFileSystem()
+        try fileSystem.createDirectory("/a")
+        let found = try changes(
+            of: "/a/b/root", in: fileSystem,
+            [{ try fileSystem.createDirectory("/a/b") }, { try fileSystem.createDirectory("/a/b/root") }],
+            counts: (0, 2))
+        #expect(found == [[.resync], [.resync]])
+    }
+
+    @Test("a link above the root is watched by the entries of its directory")
+    func link() throws {
+        let fileSystem = InMemoryFileSystem()
+        for path in ["/a", "/a/root", "/c", "/c/root"] as [POSIXPath] { try fileSystem.createDirectory(path) }
+        try fileSystem.createSymbolicLink("/b", to: "/a")
+        let found = try changes(
+            of: "/b/root", in: fileSystem,
+            [
+                {
+                    try fileSystem.createSymbolicLink("/d", to: "/c")
+                    try fileSystem.rename("/d", to: "/b")
+                }
+            ], counts: (1, 2))
+        #expect(found == [[.resync]])
     }
 }
