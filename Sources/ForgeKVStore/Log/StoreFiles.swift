@@ -19,7 +19,7 @@ struct Quarantine {
     ) throws(FileSystemError) -> KVDamageReport {
         var checksum = CRC32C()
         try forEachChunk(of: range, in: log) { (chunk) throws(FileSystemError) in
-            chunk.withUnsafeBytes { checksum.update($0) }
+            checksum.update(chunk.span, 0..<chunk.count)
         }
         let digits = String(checksum.value, radix: 16)
         let name = POSIXPath(
@@ -104,7 +104,7 @@ struct Quarantine {
         var offset = range.lowerBound
         while offset < range.upperBound {
             let count = Int(min(1 << 20, range.upperBound - offset))
-            guard let chunk = try reader.withBytes(at: offset, count: count, { Array($0) }) else {
+            guard let chunk = try reader.withBytes(at: offset, count: count, { [UInt8]($0) }) else {
                 throw FileSystemError(.read, .ioError, path: .logName)
             }
             try body(chunk)
@@ -175,19 +175,16 @@ extension Quarantine {
         return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
             let bytes = try fileSystem.readBytes(
                 of: descriptor, at: 0, count: LogRecord.batchPrefixSize + KeyName.maximumLength)
-            return bytes.withUnsafeBytes { bytes -> String? in
-                guard bytes.count >= LogRecord.batchPrefixSize else { return nil }
-                let size = Int(bytes.integer(at: 2, as: UInt16.self))
-                let end = LogRecord.batchPrefixSize + size
-                guard size <= KeyName.maximumLength, end <= bytes.count else { return nil }
-                return String(validating: bytes[LogRecord.batchPrefixSize..<end], as: UTF8.self)
-            }
+            guard bytes.count >= LogRecord.batchPrefixSize else { return nil }
+            let end = LogRecord.batchPrefixSize + Int(bytes.span.integer(at: 2, as: UInt16.self))
+            guard end <= bytes.count else { return nil }
+            return String(validating: bytes[LogRecord.batchPrefixSize..<end], as: UTF8.self)
         }
     }
 
     private static func digits(of bytes: [UInt8]) -> String {
         var checksum = CRC32C()
-        bytes.withUnsafeBytes { checksum.update($0) }
+        checksum.update(bytes.span, 0..<bytes.count)
         let digits = String(checksum.value, radix: 16)
         return String(repeating: "0", count: 8 - digits.count) + digits
     }

@@ -250,15 +250,16 @@ extension KVEngine {
     ) throws(FileSystemError) -> RemoteChanges? {
         guard writer.obstacle == nil, end > writer.log.end, end - writer.log.end < LogFollower.limit else { return nil }
         var follower = LogFollower(writer.log, to: end)
-        guard let found = try follower.run() else { return nil }
+        guard try follower.isStrict() else { return nil }
         var remoteChanges = RemoteChanges()
         let isWatched = sharing.watch.isOn
-        for (change, sequence) in found.records {
-            remoteChanges.apply(change, sequence, to: &writer.table, isWatched: isWatched)
+        try follower.forEach { record, bytes in
+            remoteChanges.apply(record, bytes, to: &writer.table, isWatched: isWatched)
         }
         remoteChanges.collect(from: &writer.table)
         writer.log.follow(
-            to: end, sequence: found.sequence, flushedSequence: found.flushedSequence, endsFlushed: found.endsFlushed)
+            to: end, sequence: follower.sequence, flushedSequence: follower.flushedSequence,
+            endsFlushed: follower.endsFlushed)
         sharing.note(writer.log)
         sharing.noteSeen()
         return remoteChanges
@@ -404,7 +405,7 @@ extension EngineSharing {
     private static func tag(_ log: borrowing AppendLog) -> UInt64 { tag(log.file.header) }
 
     private static func tag(_ header: LogHeader) -> UInt64 {
-        header.fileID.bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
+        header.fileID.bytes.span.integer(at: 0, as: UInt64.self)
     }
 
     /// Records that the table contains the changes up to the end of the log.

@@ -130,7 +130,7 @@ extension SharedPage {
             return UInt64(littleEndian: forge_load_word(address))
         }
         let bytes = try read(SharedPageContent.wordOffset..<SharedPageContent.wordOffset + 8)
-        return bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
+        return bytes.span.integer(at: 0, as: UInt64.self)
     }
 
     /// Publishes a state of the log, and repairs the page if it is damaged. The caller holds the lock of the store.
@@ -268,7 +268,7 @@ struct SharedPageContent {
         let rest = bytes.prefix(Self.size).dropFirst(Self.signature.count)
         self.bytes = Self.signature + rest
         self.bytes += [UInt8](repeating: 0, count: Self.size - self.bytes.count)
-        let recorded = self.bytes.withUnsafeBytes { $0.integer(at: Self.inodeOffset, as: UInt64.self) }
+        let recorded = self.bytes.span.integer(at: Self.inodeOffset, as: UInt64.self)
         if recorded != 0, recorded != inode { self = Self(inode: inode) }
     }
 
@@ -287,13 +287,12 @@ struct SharedPageContent {
     /// The process in a slot; nil if it is empty or holds what is none.
     func process(inSlot slot: Int) -> ProcessIdentity? {
         let offset = Self.offset(ofSlot: slot)
-        return bytes.withUnsafeBytes { bytes -> ProcessIdentity? in
-            let id = bytes.integer(at: offset, as: Int32.self)
-            guard id > 0 else { return nil }
-            return ProcessIdentity(
-                id: id, boot: bytes.integer(at: offset + 4, as: UInt32.self),
-                start: bytes.integer(at: offset + 8, as: UInt64.self))
-        }
+        let bytes = bytes.span
+        let id = bytes.integer(at: offset, as: Int32.self)
+        guard id > 0 else { return nil }
+        return ProcessIdentity(
+            id: id, boot: bytes.integer(at: offset + 4, as: UInt32.self),
+            start: bytes.integer(at: offset + 8, as: UInt64.self))
     }
 
     /// The processes that may have the store open, but for the one in a slot.
