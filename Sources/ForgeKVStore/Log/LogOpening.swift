@@ -114,8 +114,27 @@ extension LogOpening {
     ///
     /// If the word is that of another log, which this one has replaced, all of it is read.
     ///
-    /// - Returns: Nil unless everything up to there is intact.
+    /// - Returns: Nil unless the log is intact up to there.
     mutating func openPublished(_ word: UInt64) throws(FileSystemError) -> AppendLog? {
+        guard let (file, fileSize) = try Self.openReplacement(of: handle) else { return nil }
+        let published = EngineSharing.end(of: file.header, in: word)
+        let isPlace = published >= Int64(LogHeader.size) && published <= fileSize
+        let size = isPlace ? published : fileSize
+        var scan = LogScan(file.descriptor, size: size, fileID: file.header.fileID, on: fileSystem)
+        let found = try scan.run(into: &table)
+        guard found.damage.isEmpty, !found.isTorn, found.end == size else { return nil }
+        return AppendLog(
+            file, end: found.end, sequence: found.sequence,
+            flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
+            endsFlushed: found.endsFlushed || found.sequence == 0, space: LogSpace(space))
+    }
+
+    /// Opens the log that is in place; nil if there is none with a valid header, or a program could change it through
+    /// another hard link.
+    static func openReplacement(
+        of handle: StoreHandle
+    ) throws(FileSystemError) -> (file: LogFile, sizeInBytes: Int64)? {
+        let fileSystem = handle.fileSystem
         let log: Descriptor
         do throws(FileSystemError) {
             log = try fileSystem.open(
@@ -124,33 +143,19 @@ extension LogOpening {
             return nil
         }
         do throws(FileSystemError) {
-            guard let opened = try readPublished(log, word) else {
-                fileSystem.discard(log)
-                return nil
+            let status = try fileSystem.status(of: .descriptor(log))
+            if status.type == .regular, status.linkCount == 1,
+                case .valid(let header) = LogHeader.read(
+                    try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size))
+            {
+                return (LogFile(log, header: header, on: fileSystem), status.sizeInBytes)
             }
-            return opened
         } catch {
             fileSystem.discard(log)
             throw error
         }
-    }
-
-    private mutating func readPublished(_ log: Descriptor, _ word: UInt64) throws(FileSystemError) -> AppendLog? {
-        let status = try fileSystem.status(of: .descriptor(log))
-        guard status.type == .regular, status.linkCount == 1,
-            case .valid(let header) = LogHeader.read(
-                try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size))
-        else { return nil }
-        let published = EngineSharing.end(of: header, in: word)
-        let isPlace = published >= Int64(LogHeader.size) && published <= status.sizeInBytes
-        let size = isPlace ? published : status.sizeInBytes
-        var scan = LogScan(log, size: size, fileID: header.fileID, on: fileSystem)
-        let found = try scan.run(into: &table)
-        guard found.damage.isEmpty, !found.isTorn, found.end == size else { return nil }
-        return AppendLog(
-            LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
-            flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
-            endsFlushed: found.endsFlushed || found.sequence == 0, space: LogSpace(space))
+        fileSystem.discard(log)
+        return nil
     }
 }
 

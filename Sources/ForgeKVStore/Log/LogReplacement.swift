@@ -7,7 +7,7 @@ import SystemPackage
 struct LogReplacement: ~Copyable {
     private let file: LogFile
     private let directory: Descriptor
-    private let name = LogTemporaryFile.newLog
+    private let name: POSIXPath
     private let checksum: CRC32C
     private var end: Int64 = 0
     private var sequence: UInt64 = 0
@@ -21,14 +21,25 @@ struct LogReplacement: ~Copyable {
 
     private static let bufferSize = 1 << 20
 
-    init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+    init(
+        _ header: LogHeader, _ name: POSIXPath = LogTemporaryFile.newLog, at directory: Descriptor,
+        on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
         file = LogFile(
-            try LogTemporaryFile.create(LogTemporaryFile.newLog, at: directory, on: fileSystem), header: header,
-            on: fileSystem)
+            try LogTemporaryFile.create(name, at: directory, on: fileSystem), header: header, on: fileSystem)
+        self.name = name
         self.directory = directory
         checksum = header.fileID.checksum
         buffer = header.encoded()
     }
+
+    var header: LogHeader { file.header }
+
+    /// The size of the log with all that was added.
+    var size: Int64 { end + Int64(buffer.count) }
+
+    /// Whether all added records are on the device.
+    var isSynchronized: Bool { synchronizedSequence == sequence }
 
     /// Adds the retained values with their sequence numbers, in ascending order, so that a compacted log is the same in
     /// every process. They include the effects of all writes up to `number`.

@@ -190,11 +190,33 @@ extension Quarantine {
     }
 }
 
-/// The temporary names a store writes to before it renames the file into place. A store may remove these two after a
-/// crash, and no other file.
+/// The temporary names a store writes to before it renames the file into place. A store may remove these after a crash,
+/// and no other file.
 enum LogTemporaryFile {
     static let newLog: POSIXPath = "#log-new"
     static let newQuarantine: POSIXPath = "#quarantine-new"
+
+    private static let newLogOfProcess = "#log-new-"
+
+    /// The name of a new log that a process writes beside others: with the identity of the process, so that only a
+    /// leftover is removed, and a random number that tells several of it apart.
+    static func newLog(of process: ProcessIdentity, _ number: UInt64) -> POSIXPath {
+        POSIXPath("\(newLogOfProcess)\(process.id)-\(process.boot)-\(process.start)-\(number)")
+    }
+
+    /// Whether a file of this name is temporary.
+    static func contains(_ name: POSIXPath) -> Bool {
+        name == newLog || name == newQuarantine || name.bytes.starts(with: newLogOfProcess.utf8)
+    }
+
+    /// The process in the name of a new log; nil if there is none.
+    private static func process(in name: POSIXPath) -> ProcessIdentity? {
+        let parts = String(name).dropFirst(newLogOfProcess.utf8.count).split(separator: "-")
+        guard parts.count == 4, let id = Int32(parts[0]), id > 0, let boot = UInt32(parts[1]),
+            let start = UInt64(parts[2])
+        else { return nil }
+        return ProcessIdentity(id: id, boot: boot, start: start)
+    }
 
     /// Creates an empty file under one of the names, replacing a leftover.
     static func create(
@@ -209,11 +231,19 @@ enum LogTemporaryFile {
         return try fileSystem.createStoreFile(name, at: directory)
     }
 
-    /// Removes leftovers of a crash. ``create(_:at:on:)`` reports a failure when the name is needed.
-    static func removeLeftovers(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {
+    /// Removes leftovers of ended processes. ``create(_:at:on:)`` reports a failure when a name is needed.
+    static func removeLeftovers(
+        at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
+    ) {
         for name in [newLog, newQuarantine] {
             do { try fileSystem.unlink(name, at: directory) } catch _ {}
         }
+        do {
+            for entry in try fileSystem.entries(of: directory) where contains(entry.name) {
+                if let process = process(in: entry.name), processes.isRunning(process) { continue }
+                try fileSystem.unlink(entry.name, at: directory)
+            }
+        } catch _ {}
     }
 }
 

@@ -64,67 +64,69 @@ struct RemoteChanges: Sendable {
     }
 }
 
-/// Reads what another process has appended to a log that is open and was read up to some point.
+/// Reads the records of a log that follow those which this process knows.
 ///
-/// It is strict: unless there is one intact record after the other, up to exactly the expected end, the log has to be
-/// opened anew.
+/// It is strict: unless there is an intact record for each sequence number after the known ones, one after the other up
+/// to exactly the expected end, the log has to be opened anew. Where it begins is therefore not trusted.
 struct LogFollower {
     /// The maximum plausible size; the end of another log may look like any number.
     static let limit: Int64 = 1 << 40
 
     private let start: Int64
     private let end: Int64
-    private let before: UInt64
+    private let known: UInt64
     private var reader: LogReader
     private let checksum: CRC32C
 
     /// The state after the last record.
-    private(set) var sequence: UInt64
-    private(set) var flushedSequence: UInt64
-    private(set) var endsFlushed: Bool
+    private(set) var sequence: UInt64 = 0
+    private(set) var flushedSequence: UInt64 = 0
+    private(set) var endsFlushed = false
 
-    /// The records between the known end of `log` and a later end.
-    init(_ log: borrowing AppendLog, to end: Int64) {
-        start = log.end
-        self.end = end
-        reader = LogReader(log.file.descriptor, size: end, on: log.file.fileSystem)
-        checksum = log.file.header.fileID.checksum
-        (before, sequence) = (log.sequence, log.sequence)
-        flushedSequence = log.flushedSequence
-        endsFlushed = log.endsFlushed
+    /// The records in a range of a log, those after the change `known`; the first of them may be known.
+    init(_ file: LogFile, _ range: Range<Int64>, after known: UInt64) {
+        (start, end) = (range.lowerBound, range.upperBound)
+        self.known = known
+        reader = LogReader(file.descriptor, size: range.upperBound, on: file.fileSystem)
+        checksum = file.header.fileID.checksum
     }
 
-    /// Whether there are intact records and nothing else; changes nothing.
+    /// Whether the records are there, and nothing else; changes nothing.
     mutating func isStrict() throws(FileSystemError) -> Bool {
         var offset = start
         while offset < end {
-            guard let record = try next(at: offset, after: sequence) else { return false }
+            guard let record = try next(at: offset) else { return false }
             sequence = record.frame.sequence
             flushedSequence = max(flushedSequence, record.frame.flushedSequence)
             endsFlushed = record.content.code == .flushed
             offset = record.end
         }
-        return true
+        return sequence >= known
     }
 
-    /// Calls `body` with every record and its bytes, after ``isStrict()``.
+    /// Calls `body` with every unknown record and its bytes, after ``isStrict()``.
     mutating func forEach(_ body: (LogReader.Record, Span<UInt8>) -> Void) throws(FileSystemError) {
         var offset = start
-        var last = before
+        sequence = 0
         while offset < end {
             // A short tail is in the window of the reader, a long one is read and verified again.
-            guard let record = try next(at: offset, after: last),
-                try reader.withBytes(at: offset, count: record.size, { body(record, $0) }) != nil
-            else { throw FileSystemError(.read, .ioError, path: .logName) }
-            last = record.frame.sequence
+            guard let record = try next(at: offset) else {
+                throw FileSystemError(.read, .ioError, path: .logName)
+            }
+            if record.firstSequence > known {
+                _ = try reader.withBytes(at: offset, count: record.size) { body(record, $0) }
+            }
+            sequence = record.frame.sequence
             offset = record.end
         }
     }
 
-    private mutating func next(at offset: Int64, after last: UInt64) throws(FileSystemError) -> LogReader.Record? {
-        guard let record = try reader.record(at: offset, after: last, checksum), record.firstSequence == last + 1 else {
-            return nil
-        }
+    /// The record that follows the last one; the first one is known, or is the next after the known ones.
+    private mutating func next(at offset: Int64) throws(FileSystemError) -> LogReader.Record? {
+        guard let record = try reader.record(at: offset, after: sequence, checksum) else { return nil }
+        let isNext = offset == start ? record.firstSequence <= known + 1 : record.firstSequence == sequence + 1
+        // A batch is known as a whole or not at all.
+        guard isNext, record.firstSequence > known || record.frame.sequence <= known else { return nil }
         return record
     }
 }
