@@ -38,9 +38,7 @@ import Testing
         var records: [Range<Int>] = []
         var offset = LogHeader.size
         while offset < log.count {
-            let size = log.withUnsafeBytes { bytes in
-                LogRecord.frameSize + LogRecord.frame(UnsafeRawBufferPointer(rebasing: bytes[offset...])).payloadSize
-            }
+            let size = LogRecord.frameSize + LogRecord.frame(log.span.extracting(offset..<log.count)).payloadSize
             records.append(offset..<offset + size)
             offset += size
         }
@@ -146,7 +144,7 @@ import Testing
         var bytes = try log()
         let batch = records(bytes)[0]
         let last = LogRecord.batchPrefixSize + "key.99".utf8.count + (try ValueTable.encode(99, for: key(99))).count
-        let checksum = LogFileID(UnsafeRawBufferPointer(rebasing: bytes.withUnsafeBytes { $0 }[16..<32])).checksum
+        let checksum = LogFileID(bytes[16..<32]).checksum
         bytes.withUnsafeMutableBytes { bytes in
             bytes[batch.upperBound - last] = LogRecord.Code.flushed.rawValue
             LogRecord.addChecksum(
@@ -193,7 +191,7 @@ import Testing
         }
         var bytes = try log()
         let batch = records(bytes)[1]
-        let checksum = LogFileID(UnsafeRawBufferPointer(rebasing: bytes.withUnsafeBytes { $0 }[16..<32])).checksum
+        let checksum = LogFileID(bytes[16..<32]).checksum
         bytes.withUnsafeMutableBytes { bytes in
             let record = UnsafeMutableRawBufferPointer(rebasing: bytes[batch])
             record.store(UInt64(2), at: 4)

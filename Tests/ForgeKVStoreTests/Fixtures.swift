@@ -99,9 +99,17 @@ extension KVRawStoring {
 }
 
 extension LogRecord {
+    /// A record without a batch.
+    enum PlainRecord {
+        case set(KeyName, [UInt8])
+        case remove(KeyName)
+        case removeAll
+        case flushed
+    }
+
     /// Appends a record in the form that the log would write.
     static func append(
-        _ change: Change, flags: UInt8 = 0, sequence: UInt64, unflushedCount: UInt32, checksum: CRC32C,
+        _ change: PlainRecord, flags: UInt8 = 0, sequence: UInt64, unflushedCount: UInt32, checksum: CRC32C,
         to bytes: inout [UInt8]
     ) {
         let (code, name, value): (Code, KeyName, [UInt8]) =
@@ -110,7 +118,6 @@ extension LogRecord {
             case .remove(let name): (.remove, name, [])
             case .removeAll: (.removeAll, KeyName(""), [])
             case .flushed: (.flushed, KeyName(""), [])
-            case .batch: preconditionFailure("a batch is appended as its content")
             }
         var record = [UInt8](repeating: 0, count: size(nameCount: name.count, valueSize: value.count))
         record.withUnsafeMutableBytes { record in

@@ -95,7 +95,8 @@ import Testing
             [1, 0, 0xFF, 0xFF] + [UInt8](repeating: 0x61, count: 65535),
         ]
         for payload in payloads {
-            #expect(payload.withUnsafeBytes { LogRecord.change($0) } == nil)
+            let record = [UInt8](repeating: 0, count: LogRecord.frameSize) + payload
+            #expect(LogRecord.forEachChange(in: record.span) == nil)
         }
     }
 }

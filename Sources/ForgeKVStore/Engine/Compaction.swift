@@ -2,7 +2,11 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// Compaction: replacing the log by one without superseded records, beside readers and writers.
+/// Compaction: replacing the log by one without superseded records, beside readers and writers, and in a shared store
+/// beside other processes.
+///
+/// The new log is written and flushed without a lock. Only for the last records and the renaming, a shared store takes
+/// its lock, and writers wait.
 extension KVEngine {
     /// A last stretch of the log that is copied while writers wait.
     private static let shortTail: Int64 = 1 << 16
@@ -10,14 +14,22 @@ extension KVEngine {
     /// How many times the tail is copied before writers have to wait for the rest, however long it is.
     private static let mostRounds = 8
 
+    /// How often a log is compacted again that another process has replaced, or that was emptied, meanwhile.
+    private static let mostAttempts = 4
+
     /// Compacts the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
         try checkUse(.compact)
-        if let sharing { return try compact(sharing) }
         try withCompactionLock { (_) throws(KVStoreError) in
-            // Damage that could not be set aside exists only in the old log.
-            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
-            try replaceLog()
+            for attempt in 1... {
+                try loadRemoteChanges(.compact)
+                // Damage that could not be set aside exists only in the old log.
+                try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
+                do throws(KVStoreError) {
+                    try replaceLog()
+                    break
+                } catch  where error.isCanceled && attempt < Self.mostAttempts {}
+            }
             try flush()
         }
     }
@@ -39,7 +51,6 @@ extension KVEngine {
             return true
         }
         guard isMine else { return }
-        if let sharing { return compactNow(sharing) }
         guard options.compactsInBackground else { return compactNow() }
         inBackground { $0.compactNow() }
     }
@@ -47,7 +58,7 @@ extension KVEngine {
     private func compactNow() {
         withCompactionLock { issues in
             let isWanted = writer.withLock { writer in
-                // Another thread may have compacted it.
+                // Another thread or process may have compacted it.
                 writer.compactionThreshold = 0
                 guard writer.isWritable, !isClosed,
                     writer.isCompactionDue(floor: options.compactionFloorInBytes)
@@ -56,11 +67,17 @@ extension KVEngine {
                 return true
             }
             guard isWanted else { return }
+            if let sharing, !sharing.claimCompaction() { return writer.withLock { $0.postponeCompaction() } }
+            defer { sharing?.endCompaction() }
             do throws(KVStoreError) {
                 try replaceLog()
+                // Other processes write to the new log now: its name must not be lost for as long as this one waits for
+                // its next flush.
+                if sharing != nil { try flush() }
             } catch {
                 // The write that set this off is done and stays acknowledged.
                 writer.withLock { $0.postponeCompaction() }
+                guard sharing == nil || !error.isCanceled && error.code != .unavailable(.closed) else { return }
                 issues.append(.compactionFailed(error))
             }
         }
@@ -74,6 +91,9 @@ extension KVEngine {
 
     /// The caller holds `compacting`, and has checked that the log can be written to. Until the next flush, a power cut
     /// may bring the old log back, with all that was flushed there.
+    ///
+    /// - Throws: An error that is canceled (`isCanceled`) if the log was emptied, or replaced by another process,
+    ///   meanwhile.
     func replaceLog() throws(KVStoreError) {
         // A log that another program has put there, such as one from a backup, is not this store's to replace.
         try checkReachability(.compact)
@@ -81,26 +101,34 @@ extension KVEngine {
             let (old, end, sequence, restarts) = writer.withLock {
                 ($0.log.file, $0.log.end, $0.log.sequence, $0.log.restartCount)
             }
+            let fileSystem = handle.fileSystem
             let header = LogHeader(
-                fileID: LogFileID(random: handle.fileSystem.randomBits), generation: old.header.generation &+ 1)
-            var replacement = try LogReplacement(header, at: handle.directory, on: handle.fileSystem)
+                fileID: LogFileID(random: fileSystem.randomBits), generation: old.header.generation &+ 1)
+            let temporary =
+                sharing == nil
+                ? LogTemporaryFile.newLog
+                : LogTemporaryFile.newLog(of: options.processes.own, fileSystem.randomBits())
+            var replacement = try LogReplacement(header, temporary, at: handle.directory, on: fileSystem)
             do throws(FileSystemError) {
                 var values = TableScan.values(upTo: sequence) { piece in writer.withLock { piece($0.table) } }
                 try replacement.append(retained: &values, upTo: sequence)
+                let retainedEnd = replacement.size
                 let copied = try follow(old, from: end, restarts, into: &replacement)
-                try takePlace(of: old, copied: copied, restarts, &replacement)
+                try takePlace(of: old, copied: copied, restarts, &replacement, retainedEnd: retainedEnd)
             } catch {
                 replacement.discard()
                 throw error
             }
         } catch {
-            throw KVStoreError(error, .compact, store: name)
+            throw (error.underlying as? KVStoreError) ?? KVStoreError(error, .compact, store: name)
         }
     }
 
-    /// Throws if the records that were copied are none of the log's any more.
-    private static func check(_ log: borrowing AppendLog, _ restarts: Int) throws(FileSystemError) {
-        guard log.restartCount == restarts else { throw FileSystemError(.write, .canceled, path: .logName) }
+    /// Throws unless the records that were copied are those of the log.
+    private static func check(_ log: borrowing AppendLog, is old: LogFile, _ restarts: Int) throws(FileSystemError) {
+        guard log.file === old, log.restartCount == restarts else {
+            throw FileSystemError(.write, .canceled, path: .logName)
+        }
     }
 
     /// Copies records appended since, in rounds, until little is left; returns the end of what was copied.
@@ -114,14 +142,17 @@ extension KVEngine {
         try replacement.synchronize()
         if options.compactsInBackground { replacement.reserve(options.space) }
         for round in 0..<Self.mostRounds {
+            // A failure is that of the last step too.
+            do throws(KVStoreError) { try loadRemoteChanges(.compact) } catch _ {}
             let (end, flushed) = try writer.withLock { (writer) throws(FileSystemError) in
-                try Self.check(writer.log, restarts)
+                try Self.check(writer.log, is: old, restarts)
                 return (writer.log.end, writer.log.flushedSequence)
             }
             try replacement.append(copied..<end, of: old)
             let isShort = end - copied <= Self.shortTail
             copied = end
-            if flushed > replacement.synchronizedSequence, round < 2 {
+            // What other processes have flushed is not known.
+            if sharing == nil ? flushed > replacement.synchronizedSequence : !replacement.isSynchronized, round < 2 {
                 try replacement.synchronize()
             } else if isShort {
                 break
@@ -132,16 +163,39 @@ extension KVEngine {
 
     /// Copies the rest and puts the new log in the place of the old one.
     private func takePlace(
-        of old: LogFile, copied: Int64, _ restarts: Int, _ replacement: inout LogReplacement
+        of old: LogFile, copied: Int64, _ restarts: Int, _ replacement: inout LogReplacement, retainedEnd: Int64
     ) throws(FileSystemError) {
-        _ = flushing.begin(.max, isDone: { false })
-        defer { flushing.end(flushed: 0) }
+        guard let sharing else {
+            _ = flushing.begin(.max, isDone: { false })
+            defer { flushing.end(flushed: 0) }
+            return try exchange(old, copied: copied, restarts, &replacement)
+        }
+        // A flush in progress may go on beside this: all that it covers is durable in the new log.
+        do throws(KVStoreError) {
+            try withLock(sharing, .compact) { () throws(KVStoreError) in
+                do throws(FileSystemError) {
+                    try sharing.announce(replacement.header, inPlaceOf: old.header, retainedEnd: retainedEnd)
+                    try exchange(old, copied: copied, restarts, &replacement)
+                } catch {
+                    throw KVStoreError(error, .compact, store: name)
+                }
+                handle.removalReserve.fill()
+            }
+        } catch {
+            throw FileSystemError(.rename, .canceled, path: .logName, underlying: error)
+        }
+    }
+
+    private func exchange(
+        _ old: LogFile, copied: Int64, _ restarts: Int, _ replacement: inout LogReplacement
+    ) throws(FileSystemError) {
         try writer.withLock { (writer) throws(FileSystemError) in
-            try Self.check(writer.log, restarts)
+            try Self.check(writer.log, is: old, restarts)
             let sequence = writer.log.sequence
             try replacement.append(copied..<writer.log.end, of: old)
-            // Records acknowledged as durable must be durable in the new log as well.
-            if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
+            // Records acknowledged as durable, by any process, must be durable in the new log as well.
+            let durable = sharing == nil ? writer.log.flushedSequence : sequence
+            if durable > replacement.synchronizedSequence { try replacement.synchronize() }
             if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
             let isPoisoned = writer.log.isPoisoned
             let (named, own) = (
@@ -151,73 +205,21 @@ extension KVEngine {
             writer.log = try replacement.moveIntoPlace(options.space)
             if isPoisoned { writer.log.poison() }
             writer.compactionThreshold = 0
+            if let sharing {
+                sharing.noteFile(of: writer.log)
+                sharing.note(writer.log)
+            }
         }
     }
 }
 
-/// Compacting and closing a store that other processes have open too.
+extension KVStoreError {
+    /// Whether a compaction was given up because the log was replaced or emptied meanwhile.
+    fileprivate var isCanceled: Bool { (underlying as? FileSystemError)?.errno == .canceled }
+}
+
+/// Closing a store that other processes have open too.
 extension KVEngine {
-    /// Compacts the log, durably, under the lock of the store.
-    func compact(_ sharing: EngineSharing) throws(KVStoreError) {
-        try withLock(sharing, .compact) { () throws(KVStoreError) in
-            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
-            try replaceLog(sharing)
-        }
-    }
-
-    /// The same if enough of the log is outdated.
-    func compactNow(_ sharing: EngineSharing) {
-        do throws(KVStoreError) {
-            try withLock(sharing, .compact) { () throws(KVStoreError) in
-                let isWanted = writer.withLock { writer in
-                    // Another process may have done it.
-                    writer.compactionThreshold = 0
-                    return writer.isWritable && !isClosed
-                        && writer.isCompactionDue(floor: options.compactionFloorInBytes)
-                }
-                if isWanted { try replaceLog(sharing) }
-            }
-        } catch {
-            // The write that set this off is done and stays acknowledged.
-            writer.withLock { $0.postponeCompaction() }
-            if error.code != .unavailable(.closed) { options.report(.compactionFailed(error)) }
-        }
-    }
-
-    private func replaceLog(_ sharing: EngineSharing) throws(KVStoreError) {
-        do throws(FileSystemError) {
-            _ = flushing.begin(.max, isDone: { false })
-            defer { flushing.end(flushed: 0) }
-            try writer.withLock { (writer) throws(FileSystemError) in try replaceLog(of: &writer, sharing) }
-        } catch {
-            throw KVStoreError(error, .compact, store: name)
-        }
-        // Until the name has reached the device, a power cut could bring the old log back.
-        try flush()
-        handle.removalReserve.fill()
-    }
-
-    private func replaceLog(of writer: inout Writer, _ sharing: EngineSharing) throws(FileSystemError) {
-        let header = LogHeader(
-            fileID: LogFileID(random: handle.fileSystem.randomBits),
-            generation: writer.log.file.header.generation &+ 1)
-        var replacement = try LogReplacement(header, at: handle.directory, on: handle.fileSystem)
-        do throws(FileSystemError) {
-            let sequence = writer.log.sequence
-            var values = writer.table.collected
-            try replacement.append(retained: &values, upTo: sequence)
-            if sequence > 0 { try replacement.appendFlushed(sequence + 1) }
-            try replacement.synchronize()
-            writer.log = try replacement.moveIntoPlace(options.space)
-        } catch {
-            replacement.discard()
-            throw error
-        }
-        writer.compactionThreshold = 0
-        sharing.noteFile(of: writer.log)
-        sharing.note(writer.log)
-    }
-
     /// Flushes the log and, if no other process has the store open, appends a flush marker.
     func close(_ sharing: EngineSharing) throws(KVStoreError) {
         guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence || !$0.log.endsFlushed }) else { return }

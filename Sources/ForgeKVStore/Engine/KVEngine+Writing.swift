@@ -144,7 +144,7 @@ extension KVEngine {
     /// A shared store also acquires the lock of the store before, loads the records of other processes, and publishes
     /// what was written.
     ///
-    /// - Parameter body: Appends a record and then changes the table, or does neither.
+    /// `body` appends a record and then changes the table, or does neither.
     @inline(__always)
     func write<Result: Sendable>(
         _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Result

@@ -59,7 +59,7 @@ final class StoreHandle: Sendable {
         self.name = name
         do throws(FileSystemError) {
             if sharing == nil { try writeProcessID() }
-            LogTemporaryFile.removeLeftovers(at: directory, on: fileSystem)
+            LogTemporaryFile.removeLeftovers(at: directory, on: fileSystem, processes)
         } catch {
             sharing?.lock.release()
             throw KVStoreError(error, .open, store: name)

@@ -69,9 +69,7 @@ struct IndexedLog: Sendable {
     private mutating func loadAll(size: Int64) throws(FileSystemError) {
         sizeInBytes = size
         var reader = LogReader(file.descriptor, size: size, on: fileSystem)
-        while let record = try IndexedRecord(at: end, after: sequence, file.header.fileID, &reader, isStrict: true) {
-            apply(record) { _ in }
-        }
+        while let record = try nextRecord(&reader, isStrict: true) { try apply(record, &reader) { _ in } }
         let contentEnd = try reader.contentEnd(from: end)
         if contentEnd > end { try loadDamaged(&reader, contentEnd: contentEnd) }
         beginning = try readBeginning()
@@ -90,11 +88,8 @@ struct IndexedLog: Sendable {
                 end = max(end, range.upperBound)
                 if !range.isEmpty { continue }
             }
-            guard
-                let record = try IndexedRecord(
-                    at: end, after: sequence, file.header.fileID, &reader, isStrict: false)
-            else { break }
-            apply(record) { _ in }
+            guard let record = try nextRecord(&reader, isStrict: false) else { break }
+            try apply(record, &reader) { _ in }
         }
         tail = contentEnd > end ? end..<contentEnd : nil
     }
@@ -126,14 +121,14 @@ struct IndexedLog: Sendable {
         var changes: [KVLogIndex.Change] = []
         var reader = LogReader(file.descriptor, size: sizeInBytes, on: fileSystem)
         // A record that is being written is not intact yet; a later call reads it.
-        while let record = try IndexedRecord(at: end, after: sequence, file.header.fileID, &reader, isStrict: true) {
-            apply(record) { changes.append($0) }
+        while let record = try nextRecord(&reader, isStrict: true) {
+            try apply(record, &reader) { changes.append($0) }
             tail = nil
         }
         if end > start { pause = nil }
         let rest = end > start ? try readFrame() : next
         if rest.contains(where: { $0 != 0 }) {
-            let size = try IndexedRecord.size(at: end, &reader) ?? 0
+            let size = try reader.sizeOfRecord(at: end, after: sequence)
             pause = ReadingPause(.init(status, beginning: rest), sizeInBytes: size, after: pause)
         }
         if wasEmpty { beginning = try readBeginning() }
@@ -145,26 +140,41 @@ struct IndexedLog: Sendable {
         try fileSystem.readBytes(of: file.descriptor, at: end, count: LogRecord.frameSize)
     }
 
-    private mutating func apply(_ record: IndexedRecord, _ report: (KVLogIndex.Change) -> Void) {
+    /// The record at the end of those that were read. If `isStrict`, no sequence number may be missing, except before a
+    /// record that compaction has kept.
+    private func nextRecord(_ reader: inout LogReader, isStrict: Bool) throws(FileSystemError) -> LogReader.Record? {
+        guard let record = try reader.record(at: end, after: sequence, file.header.fileID.checksum),
+            !isStrict || record.content.isRetained || record.firstSequence == sequence + 1
+        else { return nil }
+        return record
+    }
+
+    private mutating func apply(
+        _ record: LogReader.Record, _ reader: inout LogReader, _ report: (KVLogIndex.Change) -> Void
+    ) throws(FileSystemError) {
         offsets.append(end)
-        codes.append(record.code.rawValue)
-        var revision = record.frame.sequence - UInt64(max(record.changes.count, 1) - 1)
-        if record.code == .removeAll {
+        codes.append(record.content.code.rawValue)
+        var revision = record.firstSequence
+        if record.content.code == .removeAll {
             names = IndexedNames()
             report(KVLogIndex.Change(.removeAll, nil, revision))
         }
-        for change in record.changes {
-            if let valueSize = change.valueSize {
-                _ = names.set(change.name, revision: revision, valueOffset: change.offset, valueSize: valueSize)
-                report(KVLogIndex.Change(.set, change.name.string, revision))
-            } else {
-                _ = names.remove(change.name)
-                report(KVLogIndex.Change(.remove, change.name.string, revision))
+        _ = try reader.withBytes(at: end, count: record.size) { bytes in
+            LogRecord.forEachChange(in: bytes) { change in
+                let name = KeyName(bytes.extracting(change.name))
+                if let value = change.value {
+                    _ = names.set(
+                        name, revision: revision, valueOffset: end + Int64(value.lowerBound), valueSize: value.count)
+                    report(KVLogIndex.Change(.set, name.string, revision))
+                } else {
+                    _ = names.remove(name)
+                    report(KVLogIndex.Change(.remove, name.string, revision))
+                }
+                revision += 1
             }
-            revision += 1
         }
         sequence = record.frame.sequence
-        end += Int64(LogRecord.frameSize + record.frame.payloadSize)
+        end = record.end
     }
 
     /// The differences to an earlier log of the same store: names whose value is newer, and names without a value.
@@ -182,99 +192,4 @@ struct IndexedLog: Sendable {
 
     /// The order of the names; see ``IndexedNames/sorted()``.
     mutating func sortedNames() -> [Int32] { names.sorted() }
-}
-
-/// A record of a log without its values: only their places.
-struct IndexedRecord {
-    struct Change {
-        var name: KeyName
-        /// The offset of the value in the log.
-        var offset: Int64
-        /// Nil for a removal.
-        var valueSize: Int?
-    }
-
-    var frame: LogRecord.Frame
-    var code: LogRecord.Code
-    var changes: [Change] = []
-
-    /// The record at `offset`; nil if it is not intact or cannot follow the record `sequence`.
-    ///
-    /// - Parameters:
-    ///   - offset: The offset of the frame.
-    ///   - sequence: The sequence number of the record before.
-    ///   - fileID: The identifier of the log.
-    ///   - reader: Reads the log.
-    ///   - isStrict: Whether no sequence number may be missing, except before a record that compaction has kept.
-    /// - Throws: The error of reading the log.
-    init?(
-        at offset: Int64, after sequence: UInt64, _ fileID: LogFileID, _ reader: inout LogReader, isStrict: Bool
-    ) throws(FileSystemError) {
-        guard let frame = try reader.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame),
-            frame.sequence > sequence, frame.sequence <= LogRecord.maximumSequence,
-            frame.unflushedCount < frame.sequence,
-            let longSize = try Self.size(at: offset, &reader)
-        else { return nil }
-        let size = Int(longSize)
-        // Verified in steps first: a forged frame could claim a record as large as the file.
-        if size > LogReader.step, try !reader.isIntact(at: offset, size: size, fileID.checksum) { return nil }
-        let record = try reader.withBytes(at: offset, count: size) { bytes -> IndexedRecord? in
-            IndexedRecord(bytes, frame, at: offset, fileID.checksum)
-        }
-        guard let record, let record else { return nil }
-        let count = UInt64(max(record.changes.count, 1))
-        guard count <= frame.sequence - sequence else { return nil }
-        if isStrict, !record.isRetained, count != frame.sequence - sequence { return nil }
-        self = record
-    }
-
-    /// The size of the record that may begin at an offset: one that fits into the file, and whose first bytes are
-    /// possible; nil if none does.
-    static func size(at offset: Int64, _ reader: inout LogReader) throws(FileSystemError) -> Int64? {
-        let prefixSize = LogRecord.frameSize + LogRecord.payloadPrefixSize
-        let size = try reader.withBytes(at: offset, count: prefixSize) { bytes -> Int64? in
-            let frame = LogRecord.frame(bytes)
-            let prefix = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
-            guard frame.payloadSize >= LogRecord.payloadPrefixSize,
-                LogRecord.isPlausible(prefix, payloadSize: frame.payloadSize)
-            else { return nil }
-            return Int64(LogRecord.frameSize) + Int64(frame.payloadSize)
-        }
-        guard let size, let size, size <= reader.size - offset else { return nil }
-        return size
-    }
-
-    private var isRetained = false
-
-    private init?(_ bytes: UnsafeRawBufferPointer, _ frame: LogRecord.Frame, at offset: Int64, _ checksum: CRC32C) {
-        guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
-        let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
-        guard let code = LogRecord.Code(rawValue: payload[0]), code.permits(flags: payload[1]) else { return nil }
-        self.frame = frame
-        self.code = code
-        isRetained = LogRecord.isRetained(payload)
-        let add = { (change: LogRecord.PlainChange, changes: inout [Change]) in
-            let name = KeyName(String(decoding: change.name, as: UTF8.self))
-            let place = change.value.baseAddress.flatMap { value in bytes.baseAddress.map { value - $0 } } ?? 0
-            changes.append(
-                Change(
-                    name: name, offset: offset + Int64(place),
-                    valueSize: change.code == .set ? change.value.count : nil))
-        }
-        switch code {
-        case .set, .remove:
-            guard let change = LogRecord.PlainChange(payload) else { return nil }
-            add(change, &changes)
-        case .batch:
-            guard payload.integer(at: 2, as: UInt16.self) == 0 else { return nil }
-            var found: [Change] = []
-            let content = UnsafeRawBufferPointer(rebasing: payload[LogRecord.payloadPrefixSize...])
-            guard LogRecord.forEachChange(inBatch: content, { add($0, &found) }) else { return nil }
-            changes = found
-        case .removeAll, .flushed:
-            guard payload.count == LogRecord.payloadPrefixSize, payload.integer(at: 2, as: UInt16.self) == 0 else {
-                return nil
-            }
-        }
-    }
 }

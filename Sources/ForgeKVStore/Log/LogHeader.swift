@@ -29,7 +29,8 @@ struct LogHeader: Hashable, Sendable {
 
     private static func checksum(of bytes: some Sequence<UInt8>) -> UInt32 {
         var checksum = CRC32C()
-        Array(bytes).withUnsafeBytes { checksum.update($0) }
+        let bytes = Array(bytes)
+        checksum.update(bytes.span, 0..<bytes.count)
         return checksum.value
     }
 
@@ -47,16 +48,14 @@ struct LogHeader: Hashable, Sendable {
     /// Parses a header; `bytes` may be shorter than a header.
     static func read(_ bytes: [UInt8]) -> Reading {
         guard bytes.count >= size else { return .damaged(candidates: []) }
-        return bytes.withUnsafeBytes { buffer in
-            let first = LogFileID(UnsafeRawBufferPointer(rebasing: buffer[16..<32]))
-            let second = LogFileID(UnsafeRawBufferPointer(rebasing: buffer[40..<56]))
-            guard buffer.starts(with: magic),
-                checksum(of: buffer[..<60]) == buffer.integer(at: 60, as: UInt32.self)
-            else { return .damaged(candidates: first == second ? [first] : [first, second]) }
-            let version = buffer.integer(at: 8, as: UInt32.self)
-            guard version == currentVersion, first == second else { return .unknownVersion(version) }
-            return .valid(LogHeader(fileID: first, generation: buffer.integer(at: 32, as: UInt64.self)))
+        let (first, second) = (LogFileID(bytes[16..<32]), LogFileID(bytes[40..<56]))
+        let span = bytes.span
+        guard bytes.starts(with: magic), checksum(of: bytes[..<60]) == span.integer(at: 60, as: UInt32.self) else {
+            return .damaged(candidates: first == second ? [first] : [first, second])
         }
+        let version = span.integer(at: 8, as: UInt32.self)
+        guard version == currentVersion, first == second else { return .unknownVersion(version) }
+        return .valid(LogHeader(fileID: first, generation: span.integer(at: 32, as: UInt64.self)))
     }
 
     /// Whether a file without a valid header is a log whose creation was interrupted: it is at most as long as a
@@ -70,8 +69,8 @@ struct LogHeader: Hashable, Sendable {
 struct LogFileID: Hashable, Sendable {
     let bytes: [UInt8]
 
-    init(_ buffer: UnsafeRawBufferPointer) {
-        bytes = Array(buffer.prefix(16))
+    init(_ bytes: some Sequence<UInt8>) {
+        self.bytes = Array(bytes.prefix(16))
     }
 
     init(random: () -> UInt64) {
@@ -84,7 +83,7 @@ struct LogFileID: Hashable, Sendable {
     /// The state of a checksum over the identifier, with which the checksum of every record starts.
     var checksum: CRC32C {
         var checksum = CRC32C()
-        bytes.withUnsafeBytes { checksum.update($0) }
+        checksum.update(bytes.span, 0..<bytes.count)
         return checksum
     }
 

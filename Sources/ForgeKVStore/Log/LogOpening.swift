@@ -81,7 +81,7 @@ struct LogOpening: ~Copyable {
             guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks, path: .logName) }
             size = status.sizeInBytes
             var reader = LogReader(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
-            reading = LogHeader.read(try reader.withBytes(at: 0, count: Int(reader.size)) { Array($0) } ?? [])
+            reading = LogHeader.read(try reader.withBytes(at: 0, count: Int(reader.size)) { [UInt8]($0) } ?? [])
         } catch {
             throw failure(error)
         }
@@ -114,8 +114,27 @@ extension LogOpening {
     ///
     /// If the word is that of another log, which this one has replaced, all of it is read.
     ///
-    /// - Returns: Nil unless everything up to there is intact.
+    /// - Returns: Nil unless the log is intact up to there.
     mutating func openPublished(_ word: UInt64) throws(FileSystemError) -> AppendLog? {
+        guard let (file, fileSize) = try Self.openReplacement(of: handle) else { return nil }
+        let published = EngineSharing.end(of: file.header, in: word)
+        let isPlace = published >= Int64(LogHeader.size) && published <= fileSize
+        let size = isPlace ? published : fileSize
+        var scan = LogScan(file.descriptor, size: size, fileID: file.header.fileID, on: fileSystem)
+        let found = try scan.run(into: &table)
+        guard found.damage.isEmpty, !found.isTorn, found.end == size else { return nil }
+        return AppendLog(
+            file, end: found.end, sequence: found.sequence,
+            flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
+            endsFlushed: found.endsFlushed || found.sequence == 0, space: LogSpace(space))
+    }
+
+    /// Opens the log that is in place; nil if there is none with a valid header, or a program could change it through
+    /// another hard link.
+    static func openReplacement(
+        of handle: StoreHandle
+    ) throws(FileSystemError) -> (file: LogFile, sizeInBytes: Int64)? {
+        let fileSystem = handle.fileSystem
         let log: Descriptor
         do throws(FileSystemError) {
             log = try fileSystem.open(
@@ -124,33 +143,19 @@ extension LogOpening {
             return nil
         }
         do throws(FileSystemError) {
-            guard let opened = try readPublished(log, word) else {
-                fileSystem.discard(log)
-                return nil
+            let status = try fileSystem.status(of: .descriptor(log))
+            if status.type == .regular, status.linkCount == 1,
+                case .valid(let header) = LogHeader.read(
+                    try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size))
+            {
+                return (LogFile(log, header: header, on: fileSystem), status.sizeInBytes)
             }
-            return opened
         } catch {
             fileSystem.discard(log)
             throw error
         }
-    }
-
-    private mutating func readPublished(_ log: Descriptor, _ word: UInt64) throws(FileSystemError) -> AppendLog? {
-        let status = try fileSystem.status(of: .descriptor(log))
-        guard status.type == .regular, status.linkCount == 1,
-            case .valid(let header) = LogHeader.read(
-                try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size))
-        else { return nil }
-        let published = EngineSharing.end(of: header, in: word)
-        let isPlace = published >= Int64(LogHeader.size) && published <= status.sizeInBytes
-        let size = isPlace ? published : status.sizeInBytes
-        var scan = LogScan(log, size: size, fileID: header.fileID, on: fileSystem)
-        let found = try scan.run(into: &table)
-        guard found.damage.isEmpty, !found.isTorn, found.end == size else { return nil }
-        return AppendLog(
-            LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
-            flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
-            endsFlushed: found.endsFlushed || found.sequence == 0, space: LogSpace(space))
+        fileSystem.discard(log)
+        return nil
     }
 }
 
@@ -242,37 +247,63 @@ extension LogOpening {
     /// The maximum number of scans of a log that changes during each scan.
     private static let scanLimit = 8
 
-    private struct Scan {
+    /// The log as it is.
+    struct Scan {
         var file: LogFile
+        var sizeInBytes: Int64
+        var isHeaderDamaged: Bool
         var found: LogScan.Outcome
-        var damage: [KVDamageReport]
-        var isInPlace: Bool
+
+        /// The bad ranges; only the confirmed ones in the result of ``scanForReading()``.
+        var damage: [KVDamageReport] = []
+        fileprivate var isInPlace = true
+
+        /// Whether the log ends where a header would, because its creation was interrupted.
+        var isInterruptedCreation = false
+
+        /// Whether no record is left of those that a torn log had: a copy of it may have been cut short.
+        var hasLostFirstRecord: Bool { found.isTorn && !found.mayDiscardRecords && found.recordCount == 0 }
+
+        /// What a second scan has to find too.
+        fileprivate var suspicions: [Int64] {
+            damage.map(\.offset) + found.damage.map(\.lowerBound) + (hasLostFirstRecord ? [found.end] : [])
+        }
     }
 
-    /// Reads the log into ``table``.
+    /// Opens the log for reading, and reads it into ``table``.
     mutating func openForReading() throws(KVStoreError) -> OpenedLog {
-        var earlier: [KVDamageReport] = []
+        let scan = try scanForReading()
+        issues += scan.damage.map { .damage($0) }
+        for range in scan.found.damage where range.isEmpty {
+            issues.append(.missingRecords(offset: range.lowerBound))
+        }
+        let log = AppendLog(
+            scan.file, end: scan.found.end, sequence: scan.found.sequence, flushedSequence: scan.found.sequence,
+            endsFlushed: true, space: LogSpace(LogSpace.Options(isMapped: false)))
+        return OpenedLog(log: log, obstacle: KVStoreError(.readOnly, .open, store: handle.name))
+    }
+
+    /// Reads the log into ``table`` until two scans agree.
+    mutating func scanForReading() throws(KVStoreError) -> Scan {
+        var earlier: Scan?
         for number in 1...Self.scanLimit {
-            let scan = try scanForReading()
-            let confirmed = scan.damage.filter(earlier.contains)
-            guard number == Self.scanLimit || (scan.isInPlace && confirmed == scan.damage) else {
-                earlier = scan.isInPlace ? scan.damage : []
-                table.removeAll()
-                continue
+            var scan = try scanOnce()
+            let suspicions = earlier?.suspicions ?? []
+            let isConfirmed = scan.suspicions.allSatisfy(suspicions.contains)
+            guard number < Self.scanLimit, !scan.isInPlace || !isConfirmed else {
+                let reports = earlier?.damage ?? []
+                scan.damage.removeAll { damage in
+                    !reports.contains { $0.kind == damage.kind && $0.offset == damage.offset }
+                }
+                return scan
             }
-            issues += confirmed.map { .damage($0) }
-            for range in scan.found.damage where range.isEmpty {
-                issues.append(.missingRecords(offset: range.lowerBound))
-            }
-            let log = AppendLog(
-                scan.file, end: scan.found.end, sequence: scan.found.sequence, flushedSequence: scan.found.sequence,
-                endsFlushed: true, space: LogSpace(LogSpace.Options(isMapped: false)))
-            return OpenedLog(log: log, obstacle: KVStoreError(.readOnly, .open, store: handle.name))
+            earlier = scan.isInPlace ? scan : nil
+            table.removeAll()
         }
         preconditionFailure("the last scan is always taken")
     }
 
-    private mutating func scanForReading() throws(KVStoreError) -> Scan {
+    private mutating func scanOnce() throws(KVStoreError) -> Scan {
         let descriptor: Descriptor
         do throws(FileSystemError) {
             descriptor = try fileSystem.open(
@@ -282,38 +313,40 @@ extension LogOpening {
                 ? KVStoreError(.noStore, .open, store: handle.name, underlying: error) : failure(error)
         }
         do throws(KVStoreError) {
-            return try scanForReading(descriptor)
+            return try scan(descriptor)
         } catch {
             fileSystem.discard(descriptor)
             throw error
         }
     }
 
-    private mutating func scanForReading(_ descriptor: Descriptor) throws(KVStoreError) -> Scan {
-        let size: Int64
-        let inode: UInt64
+    private mutating func scan(_ descriptor: Descriptor) throws(KVStoreError) -> Scan {
+        let status: FileStatus
         let beginning: [UInt8]
         do throws(FileSystemError) {
-            let status = try fileSystem.status(of: .descriptor(descriptor))
+            status = try fileSystem.status(of: .descriptor(descriptor))
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: .logName) }
-            (size, inode) = (status.sizeInBytes, status.inode)
             beginning = try fileSystem.readBytes(of: descriptor, at: 0, count: LogHeader.size)
         } catch {
             throw failure(error)
         }
-        var damage: [KVDamageReport] = []
+        let size = status.sizeInBytes
         var header: LogHeader
-        var found: LogScan.Outcome
+        var found = LogScan.Outcome()
+        var damage: [KVDamageReport] = []
+        var (isHeaderDamaged, isInterruptedCreation) = (false, false)
         switch LogHeader.read(beginning) {
         case .valid(let valid): (header, found) = (valid, try scan(descriptor, size, valid.fileID))
         case .unknownVersion(let version):
             throw KVStoreError(.unknownFormat(version: version), .open, store: handle.name)
         case .damaged(let candidates):
-            if !LogHeader.isInterruptedCreation(beginning, fileSize: size) {
+            isInterruptedCreation = LogHeader.isInterruptedCreation(beginning, fileSize: size)
+            isHeaderDamaged = !isInterruptedCreation
+            if isHeaderDamaged {
                 let kind: KVDamageReport.Kind = size > Int64(LogHeader.size) ? .header : .log
                 damage.append(report(kind, 0..<min(size, Int64(LogHeader.size))))
             }
-            (header, found) = (LogHeader(fileID: LogFileID(random: { 0 }), generation: 1), LogScan.Outcome())
+            header = LogHeader(fileID: LogFileID(random: { 0 }), generation: 1)
             for candidate in candidates where found.recordCount == 0 {
                 header.fileID = candidate
                 found = try scan(descriptor, size, candidate)
@@ -324,8 +357,10 @@ extension LogOpening {
         do throws(FileSystemError) {
             let current = try fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false)
             return Scan(
-                file: LogFile(descriptor, header: header, on: fileSystem), found: found, damage: damage,
-                isInPlace: current.inode == inode)
+                file: LogFile(descriptor, header: header, on: fileSystem), sizeInBytes: size,
+                isHeaderDamaged: isHeaderDamaged, found: found, damage: damage,
+                isInPlace: current.inode == status.inode,
+                isInterruptedCreation: isInterruptedCreation)
         } catch  where error.errno == .noSuchFileOrDirectory {
             throw KVStoreError(.noStore, .open, store: handle.name, underlying: error)
         } catch {

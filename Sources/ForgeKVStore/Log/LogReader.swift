@@ -22,7 +22,7 @@ struct LogReader {
 
     /// Calls `body` with `length` bytes from `offset` on; nil if the file ends before.
     mutating func withBytes<Result>(
-        at offset: Int64, count length: Int, _ body: (UnsafeRawBufferPointer) -> Result
+        at offset: Int64, count length: Int, _ body: (Span<UInt8>) -> Result
     ) throws(FileSystemError) -> Result? {
         guard offset >= 0, length >= 0, Int64(length) <= size - offset else { return nil }
         if offset < start || offset - start + Int64(length) > Int64(count) {
@@ -30,38 +30,16 @@ struct LogReader {
             guard length <= count else { return nil }
         }
         let first = Int(offset - start)
-        return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<(first + length)])) }
+        return body(buffer.span.extracting(first..<(first + length)))
     }
 
     /// Calls `body` with all buffered bytes from `offset` on, at least `length`; nil if the file ends before.
     mutating func withBytes<Result>(
-        at offset: Int64, atLeast length: Int, _ body: (UnsafeRawBufferPointer) -> Result
+        at offset: Int64, atLeast length: Int, _ body: (Span<UInt8>) -> Result
     ) throws(FileSystemError) -> Result? {
         guard try withBytes(at: offset, count: length, { _ in true }) != nil else { return nil }
         let first = Int(offset - start)
-        return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<count])) }
-    }
-
-    /// Whether the checksum of a record of any size is correct; reads it in steps.
-    mutating func isIntact(at offset: Int64, size: Int, _ start: CRC32C) throws(FileSystemError) -> Bool {
-        guard let expected = try withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)?.checksum else {
-            return false
-        }
-        var checksum = start
-        var position = offset
-        let end = offset + Int64(size)
-        while position < end {
-            let length = Int(min(Int64(Self.step), end - position))
-            // The checksum does not cover itself, the last four bytes of the frame.
-            let isFirst = position == offset
-            let isRead: Void? = try withBytes(at: position, count: length) { bytes in
-                if isFirst { checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<16])) }
-                checksum.update(UnsafeRawBufferPointer(rebasing: bytes[(isFirst ? LogRecord.frameSize : 0)...]))
-            }
-            guard isRead != nil else { return false }
-            position += Int64(length)
-        }
-        return checksum.value == expected
+        return body(buffer.span.extracting(first..<count))
     }
 
     /// The offset of the zeros at the end of the file; at least `offset`.
@@ -93,101 +71,86 @@ struct LogReader {
     private mutating func fill(from offset: Int64, count length: Int) throws(FileSystemError) {
         let wanted = Int(min(Int64(max(length, Self.step)), size - offset))
         if buffer.count < wanted { buffer = [UInt8](repeating: 0, count: wanted) }
-        let fileSystem = fileSystem
-        let descriptor = descriptor
-        let outcome = buffer.withUnsafeMutableBytes { bytes -> Swift.Result<Int, FileSystemError> in
-            do throws(FileSystemError) {
-                let target = UnsafeMutableRawBufferPointer(rebasing: bytes[..<wanted])
-                return .success(try fileSystem.readFully(descriptor, into: target, at: offset))
-            } catch {
-                return .failure(error)
-            }
-        }
+        // What was read before is gone if this fails.
         count = 0
-        count = try outcome.get()
+        count = try fileSystem.readFully(descriptor, into: &buffer, count: wanted, at: offset)
         start = offset
     }
 }
 
-extension UnsafeRawBufferPointer {
-    /// The little-endian number at `offset`.
-    @inline(__always)
-    func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
-        Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
-    }
-}
+// MARK: Records
 
-extension [UInt8] {
-    /// Appends the bytes of a number in little-endian order.
-    mutating func append(integer: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: integer.littleEndian) { append(contentsOf: $0) }
+extension LogReader {
+    /// A record that is intact.
+    struct Record: Hashable, Sendable {
+        let offset: Int64
+        let frame: LogRecord.Frame
+        let content: LogRecord.Content
+
+        /// The sequence number of the first change.
+        var firstSequence: UInt64 { frame.sequence - (content.count - 1) }
+
+        var size: Int { LogRecord.frameSize + frame.payloadSize }
+
+        var end: Int64 { offset + Int64(size) }
     }
 
-    /// Replaces the bytes from `offset` on by those of a number, in little-endian order.
-    mutating func replace(at offset: Int, integer: some FixedWidthInteger & BitwiseCopyable) {
-        withUnsafeMutableBytes { $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer)) }
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// Whether two byte ranges are equal.
-    @inline(__always)
-    func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
-        guard count == other.count else { return false }
-        guard count >= 8 else {
-            for offset in 0..<count where self[offset] != other[offset] { return false }
-            return true
+    /// The record at an offset, if it is intact and may follow the record `sequence`.
+    mutating func record(
+        at offset: Int64, after sequence: UInt64, _ checksum: CRC32C
+    ) throws(FileSystemError) -> Record? {
+        guard let frame = try frame(at: offset, after: sequence), try isPlausible(frame, at: offset) else { return nil }
+        let size = LogRecord.frameSize + frame.payloadSize
+        // Verified in steps first: a forged frame could claim a record as large as the file.
+        if size > Self.step, try !isIntact(at: offset, size: size, checksum) { return nil }
+        let content = try withBytes(at: offset, count: size) { record in
+            LogRecord.isIntact(record, checksum: checksum) ? LogRecord.forEachChange(in: record) : nil
         }
-        var offset = 0
-        while offset &+ 8 < count {
-            guard word(at: offset) == other.word(at: offset) else { return false }
-            offset &+= 8
+        guard let content, let content, content.count <= frame.sequence - sequence else { return nil }
+        return Record(offset: offset, frame: frame, content: content)
+    }
+
+    /// The frame at an offset, if it is possible after the record `sequence` and the record fits into the file.
+    mutating func frame(at offset: Int64, after sequence: UInt64) throws(FileSystemError) -> LogRecord.Frame? {
+        let size = size
+        let frame = try withBytes(at: offset, count: LogRecord.frameSize) { LogRecord.frame($0, after: sequence) }
+        guard let frame, let frame, Int64(frame.payloadSize) <= size - offset - Int64(LogRecord.frameSize) else {
+            return nil
         }
-        // The last eight bytes, some of them compared twice.
-        return word(at: count &- 8) == other.word(at: count &- 8)
+        return frame
     }
 
-    @inline(__always)
-    private func word(at offset: Int) -> UInt64 {
-        loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+    /// Whether a payload may begin with the bytes after a frame.
+    private mutating func isPlausible(_ frame: LogRecord.Frame, at offset: Int64) throws(FileSystemError) -> Bool {
+        try withBytes(at: offset, count: LogRecord.frameSize + LogRecord.payloadPrefixSize) { bytes in
+            LogRecord.isPlausible(bytes, frame)
+        } ?? false
     }
-}
 
-extension UnsafeRawBufferPointer {
-    /// The index of the last byte that is not zero.
-    var lastNonZeroIndex: Int? {
-        var end = count
-        while end >= 8, loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 { end -= 8 }
-        while end > 0, self[end - 1] == 0 { end -= 1 }
-        return end > 0 ? end - 1 : nil
+    /// The size of a record that may begin at an offset, according to its first bytes; 0 if none may.
+    mutating func sizeOfRecord(at offset: Int64, after sequence: UInt64) throws(FileSystemError) -> Int64 {
+        guard let frame = try frame(at: offset, after: sequence), try isPlausible(frame, at: offset) else { return 0 }
+        return Int64(LogRecord.frameSize + frame.payloadSize)
     }
-}
 
-extension UnsafeMutableRawBufferPointer {
-    /// Writes the bytes of a number from `offset` on, in little-endian order.
-    @inline(__always)
-    func store(_ number: some FixedWidthInteger & BitwiseCopyable, at offset: Int) {
-        storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// No bytes.
-    static var empty: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
-}
-
-extension [UInt8] {
-    /// `withUnsafeBytes` with typed errors.
-    func withBytes<Result, Failure: Error>(
-        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        let result = withUnsafeBytes { bytes -> Swift.Result<Result, Failure> in
-            do throws(Failure) {
-                return .success(try body(bytes))
-            } catch {
-                return .failure(error)
+    /// Whether the checksum of a record of any size is correct; reads it in steps.
+    private mutating func isIntact(at offset: Int64, size: Int, _ start: CRC32C) throws(FileSystemError) -> Bool {
+        let frame = try withBytes(at: offset, count: LogRecord.frameSize) { LogRecord.frame($0) }
+        guard let frame else { return false }
+        var checksum = start
+        var position = offset
+        let end = offset + Int64(size)
+        while position < end {
+            let length = Int(min(Int64(Self.step), end - position))
+            // The checksum does not cover itself, the last four bytes of the frame.
+            let isFirst = position == offset
+            let isRead: Void? = try withBytes(at: position, count: length) { bytes in
+                if isFirst { checksum.update(bytes, 0..<LogRecord.checksumOffset) }
+                checksum.update(bytes, (isFirst ? LogRecord.frameSize : 0)..<bytes.count)
             }
+            guard isRead != nil else { return false }
+            position += Int64(length)
         }
-        return try result.get()
+        return checksum.value == frame.checksum
     }
 }

@@ -7,7 +7,7 @@ import SystemPackage
 struct LogReplacement: ~Copyable {
     private let file: LogFile
     private let directory: Descriptor
-    private let name = LogTemporaryFile.newLog
+    private let name: POSIXPath
     private let checksum: CRC32C
     private var end: Int64 = 0
     private var sequence: UInt64 = 0
@@ -21,14 +21,25 @@ struct LogReplacement: ~Copyable {
 
     private static let bufferSize = 1 << 20
 
-    init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+    init(
+        _ header: LogHeader, _ name: POSIXPath = LogTemporaryFile.newLog, at directory: Descriptor,
+        on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
         file = LogFile(
-            try LogTemporaryFile.create(LogTemporaryFile.newLog, at: directory, on: fileSystem), header: header,
-            on: fileSystem)
+            try LogTemporaryFile.create(name, at: directory, on: fileSystem), header: header, on: fileSystem)
+        self.name = name
         self.directory = directory
         checksum = header.fileID.checksum
         buffer = header.encoded()
     }
+
+    var header: LogHeader { file.header }
+
+    /// The size of the log with all that was added.
+    var size: Int64 { end + Int64(buffer.count) }
+
+    /// Whether all added records are on the device.
+    var isSynchronized: Bool { synchronizedSequence == sequence }
 
     /// Adds the retained values with their sequence numbers, in ascending order, so that a compacted log is the same in
     /// every process. They include the effects of all writes up to `number`.
@@ -68,26 +79,35 @@ struct LogReplacement: ~Copyable {
         var last = sequence
         let flushed = synchronizedSequence
         let checksum = checksum
-        let isIntact = buffer.withUnsafeMutableBytes { bytes -> Bool in
-            while bytes.count - position >= LogRecord.frameSize {
-                let rest = UnsafeMutableRawBufferPointer(rebasing: bytes[position...])
-                let frame = LogRecord.frame(UnsafeRawBufferPointer(rest))
-                let size = LogRecord.frameSize + frame.payloadSize
-                guard size <= rest.count else { return true }
-                let record = UnsafeMutableRawBufferPointer(rebasing: rest[..<size])
-                guard LogRecord.isIntact(UnsafeRawBufferPointer(record), checksum: old) else { return false }
+        while let frame = try Self.frame(of: buffer, at: position, old) {
+            let record = position..<position + LogRecord.frameSize + frame.payloadSize
+            buffer.withUnsafeMutableBytes { bytes in
                 LogRecord.addChecksum(
-                    record, unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
-                last = frame.sequence
-                position += size
+                    UnsafeMutableRawBufferPointer(rebasing: bytes[record]),
+                    unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
             }
-            return true
+            last = frame.sequence
+            position = record.upperBound
         }
-        // This process wrote the record: if it is invalid now, the device has lost it.
-        guard isIntact else { throw FileSystemError(.read, .ioError, path: .logName) }
         if position > start { endsFlushed = false }
         sequence = last
         return position - start
+    }
+
+    /// The frame of the record at a position, if all of it is there.
+    private static func frame(
+        of buffer: [UInt8], at position: Int, _ checksum: CRC32C
+    ) throws(FileSystemError) -> LogRecord.Frame? {
+        guard buffer.count - position >= LogRecord.frameSize else { return nil }
+        let rest = buffer.span.extracting(position..<buffer.count)
+        let frame = LogRecord.frame(rest)
+        let size = LogRecord.frameSize + frame.payloadSize
+        guard size <= rest.count else { return nil }
+        // This process wrote the record: if it is invalid now, the device has lost it.
+        guard LogRecord.isIntact(rest.extracting(0..<size), checksum: checksum) else {
+            throw FileSystemError(.read, .ioError, path: .logName)
+        }
+        return frame
     }
 
     private mutating func adoptLarge(from start: Int, at offset: Int64, of log: LogFile) throws(FileSystemError) -> Int
@@ -95,9 +115,7 @@ struct LogReplacement: ~Copyable {
         let size =
             buffer.count - start < LogRecord.frameSize
             ? 0
-            : buffer.withUnsafeBytes { bytes in
-                LogRecord.frameSize + LogRecord.frame(UnsafeRawBufferPointer(rebasing: bytes[start...])).payloadSize
-            }
+            : LogRecord.frameSize + LogRecord.frame(buffer.span.extracting(start..<buffer.count)).payloadSize
         buffer.removeLast(buffer.count - start)
         buffer += try log.fileSystem.readBytes(of: log.descriptor, at: offset, count: size)
         let taken = try adopt(from: start, log.header.fileID.checksum)

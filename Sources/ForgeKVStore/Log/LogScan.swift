@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import SystemPackage
 
 /// Reads a log from its first record to its end and classifies bad records as damaged or torn.
 ///
@@ -55,13 +56,15 @@ struct LogScan {
         var damage: Range<Int64>
         /// The sequence number of the last missing record; nil until an intact record follows.
         var lastMissing: UInt64?
-        var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
-        /// The state after the last of the changes.
+        /// Where the intact records are; their changes are read again when they are applied.
+        var records: [LogReader.Record] = []
+        /// The state after the last of the records.
         var state = Outcome()
     }
 
-    var reader: LogReader
-    let checksum: CRC32C
+    private var reader: LogReader
+    private let checksum: CRC32C
+    private var loader = RecordLoader()
     private var outcome = Outcome()
     private var pending: [Segment] = []
 
@@ -92,7 +95,7 @@ struct LogScan {
                 guard offset < reader.size else { break }
             }
             if let record = try record(at: offset, after: state) {
-                accept(record, at: offset, state: &state, &table)
+                try accept(record, state: &state, &table)
                 offset = state.end
             } else {
                 // Determined once, because it is the same for every bad record.
@@ -103,87 +106,74 @@ struct LogScan {
                 offset = next ?? reader.size
             }
         }
-        outcome.discardedRecordCount = pending.reduce(0) { $0 + $1.changes.count }
+        outcome.discardedRecordCount = pending.reduce(0) { $0 + $1.records.count }
         outcome.isTorn = !pending.isEmpty
         outcome.isSearchIncomplete = outcome.isTorn && budget <= 0
         return outcome
     }
 
-    private struct Record {
-        var frame: LogRecord.Frame
-        var change: LogRecord.Change
-        var isRetained: Bool
-
-        var firstSequence: UInt64 { frame.sequence - (change.count - 1) }
-    }
-
     private mutating func accept(
-        _ record: Record, at offset: Int64, state: inout Outcome, _ table: inout TableWriter
-    ) {
+        _ record: LogReader.Record, state: inout Outcome, _ table: inout TableWriter
+    ) throws(FileSystemError) {
         if let last = pending.last, last.lastMissing == nil {
             // Possibly none is missing: garbage between two consecutive records.
             pending[pending.count - 1].lastMissing = record.firstSequence - 1
-        } else if record.firstSequence != state.sequence + 1, !record.isRetained {
+        } else if record.firstSequence != state.sequence + 1, !record.content.isRetained {
             // Intact, but out of sequence: records are missing although no byte is damaged.
-            pending.append(Segment(damage: offset..<offset, lastMissing: record.firstSequence - 1))
+            pending.append(Segment(damage: record.offset..<record.offset, lastMissing: record.firstSequence - 1))
         }
-        let isFlushed = if case .flushed = record.change { true } else { false }
-        let end = offset + Int64(LogRecord.frameSize + record.frame.payloadSize)
-        state.advance(over: record.frame, isFlushed: isFlushed, end: end)
+        state.advance(over: record.frame, isFlushed: record.content.code == .flushed, end: record.end)
         guard !pending.isEmpty else {
-            table.apply(record.change, record.frame.sequence)
+            try apply(record, &table)
             outcome = state
             return
         }
-        pending[pending.count - 1].changes.append((record.change, record.frame.sequence))
+        pending[pending.count - 1].records.append(record)
         pending[pending.count - 1].state = state
-        applySegments(flushedUpTo: state.flushedSequence, &table)
+        try applySegments(flushedUpTo: state.flushedSequence, &table)
         state.damage = outcome.damage
     }
 
     /// Applies the segments whose missing records had been flushed.
-    private mutating func applySegments(flushedUpTo flushed: UInt64, _ table: inout TableWriter) {
+    private mutating func applySegments(
+        flushedUpTo flushed: UInt64, _ table: inout TableWriter
+    ) throws(FileSystemError) {
         while let first = pending.first, let lastMissing = first.lastMissing,
             lastMissing <= max(flushed, outcome.sequence)
         {
             let damage = outcome.damage + [first.damage]
-            for (change, sequence) in first.changes { table.apply(change, sequence) }
+            for record in first.records {
+                // It may have left the window of the reader, and what is read again may be something else.
+                guard try reader.record(at: record.offset, after: record.firstSequence - 1, checksum) == record else {
+                    throw FileSystemError(.read, .ioError, path: .logName)
+                }
+                try apply(record, &table)
+            }
             outcome = first.state
             outcome.damage = damage
             pending.removeFirst()
         }
     }
 
-    /// The record at `offset`; nil if it is not intact or cannot follow `state`.
-    private mutating func record(at offset: Int64, after state: Outcome) throws(FileSystemError) -> Record? {
-        guard let frame = try frame(at: offset, after: state) else { return nil }
-        let checksum = checksum
-        let size = LogRecord.frameSize + frame.payloadSize
-        let record = try reader.withBytes(at: offset, count: size) { bytes -> Record? in
-            guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
-            let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
-            guard let change = LogRecord.change(payload), change.count <= frame.sequence - state.sequence else {
-                return nil
-            }
-            return Record(frame: frame, change: change, isRetained: LogRecord.isRetained(payload))
+    /// Applies a record that was just read.
+    private mutating func apply(_ record: LogReader.Record, _ table: inout TableWriter) throws(FileSystemError) {
+        if record.content.code == .removeAll { table.removeAll() }
+        _ = try reader.withBytes(at: record.offset, count: record.size) { bytes in
+            loader.load(bytes, 0..<record.size, first: record.firstSequence, into: &table)
         }
-        guard let record, let record else {
-            budget -= Int64(size)
-            return nil
-        }
-        return record
     }
 
-    mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
-        let frame = try reader.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
-        guard let frame,
-            frame.payloadSize >= LogRecord.payloadPrefixSize,
-            Int64(frame.payloadSize) <= reader.size - offset - Int64(LogRecord.frameSize),
-            frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
-            // Otherwise the flushed sequence number would be negative.
-            frame.unflushedCount < frame.sequence
-        else { return nil }
-        return frame
+    /// The record at `offset`; nil if it is not intact or cannot follow `state`.
+    private mutating func record(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogReader.Record? {
+        if let record = try reader.record(at: offset, after: state.sequence, checksum) { return record }
+        if let frame = try frame(at: offset, after: state) {
+            budget -= Int64(LogRecord.frameSize + frame.payloadSize)
+        }
+        return nil
+    }
+
+    private mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
+        try reader.frame(at: offset, after: state.sequence)
     }
 
     /// The offset of the next intact record after a bad one. The search ends at `contentEnd`; only zeros follow.
@@ -211,35 +201,30 @@ struct LogScan {
         return nil
     }
 
-    /// Whether a record may begin here, according to its first bytes. Without this test, numbers in a value would often
-    /// be mistaken for frames, and each would cost a checksum over its supposed payload.
+    /// Whether a record may begin here, according to its first bytes.
     private mutating func isPlausible(
         at offset: Int64, after state: Outcome, horizon: UInt64
     ) throws(FileSystemError) -> Bool {
         guard let frame = try frame(at: offset, after: state) else { return false }
-        let start = offset + Int64(LogRecord.frameSize)
-        return try reader.withBytes(at: start, count: LogRecord.payloadPrefixSize) { prefix in
-            LogRecord.isPlausible(prefix, payloadSize: frame.payloadSize)
-                && (LogRecord.isRetained(prefix) || frame.sequence <= horizon)
+        return try reader.withBytes(at: offset, count: LogRecord.frameSize + LogRecord.payloadPrefixSize) { bytes in
+            LogRecord.isPlausible(bytes, frame) && (LogRecord.isRetained(bytes) || frame.sequence <= horizon)
         } ?? false
     }
 }
 
-/// The fast path of a scan: loads runs of intact records without allocating an object per record.
+/// The fast path of a scan: loads runs of intact records without looking at each of them twice.
 extension LogScan {
     /// Loads records until one is damaged, out of sequence, or of another kind.
-    mutating func loadRun(after state: inout Outcome, into table: inout TableWriter) throws(FileSystemError) {
+    private mutating func loadRun(
+        after state: inout Outcome, into table: inout TableWriter
+    ) throws(FileSystemError) {
         let shortest = LogRecord.frameSize + LogRecord.payloadPrefixSize
         var length = shortest
         let checksum = checksum
         while true {
             let start = state.end
             let available = try reader.withBytes(at: start, atLeast: length) { bytes in
-                var rest = bytes
-                // 32 records at a time, so that their table slots are prefetched while checksums are computed.
-                while Self.loadChunk(&rest, checksum, after: &state, into: &table)
-                    || Self.loadBatch(&rest, checksum, after: &state, into: &table)
-                {}
+                loader.loadRun(of: bytes, checksum, after: &state, into: &table)
                 return bytes.count
             }
             guard let available else { return }
@@ -257,148 +242,76 @@ extension LogScan {
             table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }
     }
+}
+
+/// Loads the changes of records into a table, a few at a time, so that their slots are fetched from memory while the
+/// checksums of others are computed.
+private struct RecordLoader {
+    private var changes: [TableWriter.LoadedChange] = []
 
     private static let chunkCount = 32
 
-    /// Loads a few records; returns whether more may follow.
-    private static func loadChunk(
-        _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome,
-        into table: inout TableWriter
-    ) -> Bool {
-        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: chunkCount) { records in
-            var count = 0
-            var isPlain = true
-            while count < chunkCount, isPlain {
-                let record = nextRecord(&rest, seed, after: &state)
-                isPlain = record.isPlain
-                guard let loaded = record.loaded else { continue }
-                table.prefetch(hash: loaded.hash)
-                records.initializeElement(at: count, to: loaded)
-                count += 1
-            }
-            table.load(UnsafeBufferPointer(rebasing: records[..<count]))
-            return isPlain
-        }
+    init() {
+        changes.reserveCapacity(Self.chunkCount)
     }
 
-    /// Parses the next record. `isPlain`: it is intact and may be loaded by this path. `loaded` is nil for a flush
-    /// marker.
-    @inline(__always)
-    private static func nextRecord(
-        _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome
-    ) -> (isPlain: Bool, loaded: TableWriter.LoadedRecord?) {
-        guard let (frame, record) = nextFrame(rest, after: state) else { return (false, nil) }
-        let payload = UnsafeRawBufferPointer(rebasing: record[LogRecord.frameSize...])
-        guard let change = LogRecord.PlainChange(payload),
-            frame.sequence == state.sequence &+ 1 || LogRecord.isRetained(payload),
-            LogRecord.isIntact(record, checksum: seed)
-        else { return (false, nil) }
-        state.advance(over: frame, isFlushed: change.code == .flushed, end: state.end &+ Int64(record.count))
-        rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
-        guard change.code != .flushed else { return (true, nil) }
-        return (true, TableWriter.LoadedRecord(change, revision: frame.sequence))
-    }
-
-    /// Loads the next record if it is an intact batch; returns whether it did.
-    private static func loadBatch(
-        _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome,
-        into table: inout TableWriter
-    ) -> Bool {
-        guard let (frame, record) = nextFrame(rest, after: state),
-            record[LogRecord.frameSize...].starts(with: [LogRecord.Code.batch.rawValue, 0, 0, 0]),
-            LogRecord.isIntact(record, checksum: seed)
-        else { return false }
-        let content = UnsafeRawBufferPointer(rebasing: record[(LogRecord.frameSize + LogRecord.payloadPrefixSize)...])
-        var changeCount: UInt64 = 0
-        // A batch is loaded completely or not at all.
-        guard LogRecord.forEachChange(inBatch: content, { _ in changeCount += 1 }),
-            changeCount == frame.sequence &- state.sequence
-        else { return false }
-        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: chunkCount) { records in
-            var revision = state.sequence
-            var count = 0
-            _ = LogRecord.forEachChange(inBatch: content) { change in
-                revision &+= 1
-                let loaded = TableWriter.LoadedRecord(change, revision: revision)
-                table.prefetch(hash: loaded.hash)
-                records.initializeElement(at: count, to: loaded)
-                count += 1
-                guard count == chunkCount else { return }
-                table.load(UnsafeBufferPointer(records))
-                count = 0
-            }
-            table.load(UnsafeBufferPointer(rebasing: records[..<count]))
-        }
-        state.advance(over: frame, isFlushed: false, end: state.end &+ Int64(record.count))
-        rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
-        return true
-    }
-
-    /// The frame and the bytes of the next record; nil if the frame is not valid or the record incomplete.
-    @inline(__always)
-    private static func nextFrame(
-        _ rest: UnsafeRawBufferPointer, after state: Outcome
-    ) -> (frame: LogRecord.Frame, record: UnsafeRawBufferPointer)? {
-        guard rest.count >= LogRecord.frameSize + LogRecord.payloadPrefixSize else { return nil }
-        let frame = LogRecord.frame(rest)
-        let size = LogRecord.frameSize &+ frame.payloadSize
-        guard frame.payloadSize >= LogRecord.payloadPrefixSize, size <= rest.count,
-            frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
-            frame.unflushedCount < frame.sequence
-        else { return nil }
-        return (frame, UnsafeRawBufferPointer(start: rest.baseAddress, count: size))
-    }
-}
-
-extension LogRecord {
-    /// A set, a removal or a flush marker, located in the memory of its record.
-    struct PlainChange {
-        let code: Code
-        let name: UnsafeRawBufferPointer
-        let value: UnsafeRawBufferPointer
-
-        /// Nil for unknown codes and flags.
-        @inline(__always)
-        init?(_ payload: UnsafeRawBufferPointer) {
-            guard let code = Code(rawValue: payload[0]),
-                payload[1] == 0 || (payload[1] == LogRecord.retainedFlag && code != .remove)
-            else { return nil }
-            let nameEnd = LogRecord.payloadPrefixSize + Int(payload.integer(at: 2, as: UInt16.self))
-            guard nameEnd <= payload.count else { return nil }
-            self.init(code, payload[LogRecord.payloadPrefixSize..<nameEnd], payload[nameEnd...])
-        }
-
-        /// Nil for other codes, a removal with a value, or an invalid name.
-        @inline(__always)
-        init?(_ code: Code, _ name: Slice<UnsafeRawBufferPointer>, _ value: Slice<UnsafeRawBufferPointer>) {
-            self.code = code
-            self.name = UnsafeRawBufferPointer(rebasing: name)
-            self.value = UnsafeRawBufferPointer(rebasing: value)
-            switch code {
-            case .set: break
-            case .remove: guard value.isEmpty else { return nil }
-            case .flushed: guard name.isEmpty, value.isEmpty else { return nil }
-            case .removeAll, .batch: return nil
-            }
-            guard name.count <= KeyName.maximumLength, self.name.isUTF8 else { return nil }
-        }
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// Whether the bytes are valid UTF-8.
-    @inline(__always)
-    fileprivate var isUTF8: Bool {
+    /// Loads the records at the beginning of `bytes`, until one is damaged, incomplete, out of sequence, or removes
+    /// everything.
+    mutating func loadRun(
+        of bytes: Span<UInt8>, _ seed: CRC32C, after state: inout LogScan.Outcome, into table: inout TableWriter
+    ) {
         var offset = 0
-        var bits: UInt64 = 0
-        while offset &+ 8 <= count {
-            bits |= loadUnaligned(fromByteOffset: offset, as: UInt64.self)
-            offset &+= 8
+        while let size = loadNext(of: bytes, at: offset, seed, after: &state, into: &table) { offset &+= size }
+        flush(bytes, into: &table)
+    }
+
+    /// Loads a record, and returns its size.
+    @inline(__always)
+    private mutating func loadNext(
+        of bytes: Span<UInt8>, at offset: Int, _ seed: CRC32C, after state: inout LogScan.Outcome,
+        into table: inout TableWriter
+    ) -> Int? {
+        let rest = bytes.extracting(offset..<bytes.count)
+        guard rest.count >= LogRecord.frameSize + LogRecord.payloadPrefixSize,
+            let frame = LogRecord.frame(rest, after: state.sequence)
+        else { return nil }
+        let size = LogRecord.frameSize &+ frame.payloadSize
+        guard size <= rest.count else { return nil }
+        let record = rest.extracting(0..<size)
+        guard let content = LogRecord.forEachChange(in: record), content.code != .removeAll,
+            frame.sequence &- content.count == state.sequence || content.isRetained,
+            LogRecord.isIntact(record, checksum: seed)
+        else { return nil }
+        if content.code != .flushed {
+            load(
+                bytes, offset..<offset &+ size, first: frame.sequence &- (content.count &- 1), flushes: false,
+                into: &table)
         }
-        while offset < count {
-            bits |= UInt64(self[offset])
-            offset &+= 1
+        state.advance(over: frame, isFlushed: content.code == .flushed, end: state.end &+ Int64(size))
+        return size
+    }
+
+    /// Loads the changes of names in a valid record.
+    mutating func load(_ bytes: Span<UInt8>, _ record: Range<Int>, first: UInt64, into table: inout TableWriter) {
+        load(bytes, record, first: first, flushes: true, into: &table)
+    }
+
+    @inline(__always)
+    private mutating func load(
+        _ bytes: Span<UInt8>, _ record: Range<Int>, first: UInt64, flushes: Bool, into table: inout TableWriter
+    ) {
+        var revision = first
+        LogRecord.forEachChange(in: bytes.extracting(record)) { change in
+            changes.append(
+                table.prefetching(TableWriter.LoadedChange(change, at: record.lowerBound, of: bytes, revision)))
+            revision &+= 1
+            if changes.count == Self.chunkCount { flush(bytes, into: &table) }
         }
-        return bits & 0x8080_8080_8080_8080 == 0 || String(validating: self, as: UTF8.self) != nil
+        if flushes { flush(bytes, into: &table) }
+    }
+
+    private mutating func flush(_ bytes: Span<UInt8>, into table: inout TableWriter) {
+        table.load(changes, of: bytes)
+        changes.removeAll(keepingCapacity: true)
     }
 }

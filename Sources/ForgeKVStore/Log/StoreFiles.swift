@@ -19,7 +19,7 @@ struct Quarantine {
     ) throws(FileSystemError) -> KVDamageReport {
         var checksum = CRC32C()
         try forEachChunk(of: range, in: log) { (chunk) throws(FileSystemError) in
-            chunk.withUnsafeBytes { checksum.update($0) }
+            checksum.update(chunk.span, 0..<chunk.count)
         }
         let digits = String(checksum.value, radix: 16)
         let name = POSIXPath(
@@ -104,7 +104,7 @@ struct Quarantine {
         var offset = range.lowerBound
         while offset < range.upperBound {
             let count = Int(min(1 << 20, range.upperBound - offset))
-            guard let chunk = try reader.withBytes(at: offset, count: count, { Array($0) }) else {
+            guard let chunk = try reader.withBytes(at: offset, count: count, { [UInt8]($0) }) else {
                 throw FileSystemError(.read, .ioError, path: .logName)
             }
             try body(chunk)
@@ -175,29 +175,48 @@ extension Quarantine {
         return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
             let bytes = try fileSystem.readBytes(
                 of: descriptor, at: 0, count: LogRecord.batchPrefixSize + KeyName.maximumLength)
-            return bytes.withUnsafeBytes { bytes -> String? in
-                guard bytes.count >= LogRecord.batchPrefixSize else { return nil }
-                let size = Int(bytes.integer(at: 2, as: UInt16.self))
-                let end = LogRecord.batchPrefixSize + size
-                guard size <= KeyName.maximumLength, end <= bytes.count else { return nil }
-                return String(validating: bytes[LogRecord.batchPrefixSize..<end], as: UTF8.self)
-            }
+            guard bytes.count >= LogRecord.batchPrefixSize else { return nil }
+            let end = LogRecord.batchPrefixSize + Int(bytes.span.integer(at: 2, as: UInt16.self))
+            guard end <= bytes.count else { return nil }
+            return String(validating: bytes[LogRecord.batchPrefixSize..<end], as: UTF8.self)
         }
     }
 
     private static func digits(of bytes: [UInt8]) -> String {
         var checksum = CRC32C()
-        bytes.withUnsafeBytes { checksum.update($0) }
+        checksum.update(bytes.span, 0..<bytes.count)
         let digits = String(checksum.value, radix: 16)
         return String(repeating: "0", count: 8 - digits.count) + digits
     }
 }
 
-/// The temporary names a store writes to before it renames the file into place. A store may remove these two after a
-/// crash, and no other file.
+/// The temporary names a store writes to before it renames the file into place. A store may remove these after a crash,
+/// and no other file.
 enum LogTemporaryFile {
     static let newLog: POSIXPath = "#log-new"
     static let newQuarantine: POSIXPath = "#quarantine-new"
+
+    private static let newLogOfProcess = "#log-new-"
+
+    /// The name of a new log that a process writes beside others: with the identity of the process, so that only a
+    /// leftover is removed, and a random number that tells several of it apart.
+    static func newLog(of process: ProcessIdentity, _ number: UInt64) -> POSIXPath {
+        POSIXPath("\(newLogOfProcess)\(process.id)-\(process.boot)-\(process.start)-\(number)")
+    }
+
+    /// Whether a file of this name is temporary.
+    static func contains(_ name: POSIXPath) -> Bool {
+        name == newLog || name == newQuarantine || name.bytes.starts(with: newLogOfProcess.utf8)
+    }
+
+    /// The process in the name of a new log; nil if there is none.
+    private static func process(in name: POSIXPath) -> ProcessIdentity? {
+        let parts = String(name).dropFirst(newLogOfProcess.utf8.count).split(separator: "-")
+        guard parts.count == 4, let id = Int32(parts[0]), id > 0, let boot = UInt32(parts[1]),
+            let start = UInt64(parts[2])
+        else { return nil }
+        return ProcessIdentity(id: id, boot: boot, start: start)
+    }
 
     /// Creates an empty file under one of the names, replacing a leftover.
     static func create(
@@ -212,11 +231,19 @@ enum LogTemporaryFile {
         return try fileSystem.createStoreFile(name, at: directory)
     }
 
-    /// Removes leftovers of a crash. ``create(_:at:on:)`` reports a failure when the name is needed.
-    static func removeLeftovers(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {
+    /// Removes leftovers of ended processes. ``create(_:at:on:)`` reports a failure when a name is needed.
+    static func removeLeftovers(
+        at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
+    ) {
         for name in [newLog, newQuarantine] {
             do { try fileSystem.unlink(name, at: directory) } catch _ {}
         }
+        do {
+            for entry in try fileSystem.entries(of: directory) where contains(entry.name) {
+                if let process = process(in: entry.name), processes.isRunning(process) { continue }
+                try fileSystem.unlink(entry.name, at: directory)
+            }
+        } catch _ {}
     }
 }
 

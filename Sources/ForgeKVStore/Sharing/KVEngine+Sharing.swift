@@ -114,6 +114,10 @@ extension KVEngine {
         guard writer.obstacle == nil else { return nil }
         var word = try sharing.page.word()
         for _ in 0..<Self.mostAdoptions {
+            if let followed = try followReplacement(sharing, word, &writer) {
+                sharing.noteSeen(word)
+                return followed
+            }
             var opening = LogOpening(handle, table: ValueTable(), options: options)
             let found = try opening.openPublished(word)
             let present = try sharing.page.word()
@@ -232,7 +236,8 @@ extension KVEngine {
         do throws(FileSystemError) {
             let status = try handle.statusOfLog()
             let remoteChanges = try writer.withLock { (writer) throws(FileSystemError) -> RemoteChanges? in
-                guard sharing.isOpen(status), writer.obstacle == nil else { return nil }
+                guard writer.obstacle == nil else { return nil }
+                guard sharing.isOpen(status) else { return try followReplacement(sharing, nil, &writer) }
                 if status.sizeInBytes == writer.log.end { return RemoteChanges() }
                 // A process was killed before it published what it wrote, or the page is damaged.
                 return try follow(sharing, to: status.sizeInBytes, &writer)
@@ -249,18 +254,58 @@ extension KVEngine {
         _ sharing: EngineSharing, to end: Int64, _ writer: inout Writer
     ) throws(FileSystemError) -> RemoteChanges? {
         guard writer.obstacle == nil, end > writer.log.end, end - writer.log.end < LogFollower.limit else { return nil }
-        var follower = LogFollower(writer.log, to: end)
-        guard let found = try follower.run() else { return nil }
-        var remoteChanges = RemoteChanges()
-        let isWatched = sharing.watch.isOn
-        for (change, sequence) in found.records {
-            remoteChanges.apply(change, sequence, to: &writer.table, isWatched: isWatched)
-        }
-        remoteChanges.collect(from: &writer.table)
+        var follower = LogFollower(writer.log.file, writer.log.end..<end, after: writer.log.sequence)
+        guard try follower.isStrict() else { return nil }
+        let remoteChanges = try apply(&follower, sharing, &writer)
         writer.log.follow(
-            to: end, sequence: found.sequence, flushedSequence: found.flushedSequence, endsFlushed: found.endsFlushed)
+            to: end, sequence: follower.sequence, flushedSequence: follower.flushedSequence,
+            endsFlushed: follower.endsFlushed)
         sharing.note(writer.log)
         sharing.noteSeen()
+        return remoteChanges
+    }
+
+    /// Continues with the log that has replaced the open one by compaction, of which only the records are read that are
+    /// new to this process; nil if that is not what has happened. `word` is what was published, for a call without the
+    /// lock of the store.
+    private func followReplacement(
+        _ sharing: EngineSharing, _ word: UInt64?, _ writer: inout Writer
+    ) throws(FileSystemError) -> RemoteChanges? {
+        let replacement = try sharing.page.replacement()
+        guard writer.obstacle == nil, EngineSharing.isReplaced(writer.log, in: replacement),
+            let (file, size) = try LogOpening.openReplacement(of: handle),
+            EngineSharing.isReplacing(file, in: replacement)
+        else { return nil }
+        let end = word.map { EngineSharing.end(of: file.header, in: $0) } ?? size
+        guard replacement.retainedEnd >= Int64(LogHeader.size), end <= size, end > replacement.retainedEnd else {
+            return nil
+        }
+        var follower = LogFollower(file, replacement.retainedEnd..<end, after: writer.log.sequence)
+        guard try follower.isStrict() else { return nil }
+        // The log may have been replaced again before it was opened.
+        if let word, try sharing.page.word() != word { return nil }
+        let remoteChanges = try apply(&follower, sharing, &writer)
+        let isPoisoned = writer.log.isPoisoned
+        writer.log = AppendLog(
+            file, end: end, sequence: follower.sequence,
+            flushedSequence: follower.endsFlushed ? follower.sequence : follower.flushedSequence,
+            endsFlushed: follower.endsFlushed, space: LogSpace(options.space))
+        if isPoisoned { writer.log.poison() }
+        writer.compactionThreshold = 0
+        sharing.noteFile(of: writer.log)
+        sharing.note(writer.log)
+        return remoteChanges
+    }
+
+    private func apply(
+        _ follower: inout LogFollower, _ sharing: EngineSharing, _ writer: inout Writer
+    ) throws(FileSystemError) -> RemoteChanges {
+        var remoteChanges = RemoteChanges()
+        let isWatched = sharing.watch.isOn
+        try follower.forEach { record, bytes in
+            remoteChanges.apply(record, bytes, to: &writer.table, isWatched: isWatched)
+        }
+        remoteChanges.collect(from: &writer.table)
         return remoteChanges
     }
 
@@ -333,6 +378,9 @@ final class EngineSharing: Sendable {
     /// under the engine's `writer`.
     private let inode = Atomic<UInt64>(0)
 
+    /// Whether a compaction was last left to another process.
+    private let hasYielded = Atomic(false)
+
     /// Whether the last attempt to read the changes of other processes failed.
     private let isFailing = Atomic(false)
 
@@ -404,7 +452,25 @@ extension EngineSharing {
     private static func tag(_ log: borrowing AppendLog) -> UInt64 { tag(log.file.header) }
 
     private static func tag(_ header: LogHeader) -> UInt64 {
-        header.fileID.bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
+        header.fileID.bytes.span.integer(at: 0, as: UInt64.self)
+    }
+
+    /// Whether a log is the one that was replaced, or the one that has replaced it.
+    static func isReplaced(_ log: borrowing AppendLog, in replacement: SharedPageContent.Replacement) -> Bool {
+        replacement.oldLog == tag(log)
+    }
+
+    static func isReplacing(_ log: LogFile, in replacement: SharedPageContent.Replacement) -> Bool {
+        replacement.newLog == tag(log.header)
+    }
+
+    /// Publishes that a log is about to replace another one, and where the values end that it takes from that. The
+    /// caller holds the lock of the store.
+    func announce(
+        _ new: LogHeader, inPlaceOf old: LogHeader, retainedEnd: Int64
+    ) throws(FileSystemError) {
+        try page.announce(
+            SharedPageContent.Replacement(newLog: Self.tag(new), oldLog: Self.tag(old), retainedEnd: retainedEnd))
     }
 
     /// Records that the table contains the changes up to the end of the log.
@@ -436,6 +502,22 @@ extension EngineSharing {
             // The next call that acquires the lock then takes the log for another one, and opens it again.
             inode.store(0, ordering: .relaxed)
         }
+    }
+
+    /// Whether this process is to compact the log: no other one does, or the last compaction was left to it already, since
+    /// it may be stopped.
+    func claimCompaction() -> Bool {
+        do throws(FileSystemError) {
+            let isClaimed = try page.claimCompaction()
+            return hasYielded.exchange(!isClaimed, ordering: .relaxed) || isClaimed
+        } catch {
+            return true  // The compaction reports what it fails of.
+        }
+    }
+
+    func endCompaction() {
+        hasYielded.store(false, ordering: .relaxed)
+        do throws(FileSystemError) { try page.endCompaction() } catch _ {}  // The next one asks for this process.
     }
 
     var isRetrying: Bool { retrying.load(ordering: .relaxed) }

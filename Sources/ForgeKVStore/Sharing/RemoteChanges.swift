@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import SystemPackage
 
 /// Changes by other processes that were applied to the table, to be published and released when no lock is held.
 struct RemoteChanges: Sendable {
@@ -19,26 +20,24 @@ struct RemoteChanges: Sendable {
 
     var isEmpty: Bool { names.isEmpty && !mayConcernAll }
 
-    /// Does to a table what a record of another process says.
+    /// Applies a valid record of another process to a table, beside readers.
     mutating func apply(
-        _ change: LogRecord.Change, _ sequence: UInt64, to table: inout TableWriter, isWatched: Bool
+        _ record: LogReader.Record, _ bytes: Span<UInt8>, to table: inout TableWriter, isWatched: Bool
     ) {
-        switch change {
-        case .set(let name, let bytes):
-            table.store(EncodedCell(bytes, revision: sequence), name)
-            if isWatched { names.insert(name) }
-        case .remove(let name):
-            table.remove(name)
-            if isWatched { names.insert(name) }
-        case .removeAll:
+        if record.content.code == .removeAll {
             table.removeAll()
             mayConcernAll = true
-        case .batch(let changes):
-            let first = sequence - UInt64(changes.count - 1)
-            for (index, change) in changes.enumerated() {
-                apply(change, first + UInt64(index), to: &table, isWatched: isWatched)
+        }
+        var revision = record.firstSequence
+        LogRecord.forEachChange(in: bytes) { change in
+            let name = KeyName(bytes.extracting(change.name))
+            if let value = change.value {
+                table.store(EncodedCell([UInt8](bytes.extracting(value)), revision: revision), name)
+            } else {
+                table.remove(name)
             }
-        case .flushed: break
+            if isWatched { names.insert(name) }
+            revision += 1
         }
     }
 
@@ -65,65 +64,69 @@ struct RemoteChanges: Sendable {
     }
 }
 
-/// Reads what another process has appended to a log that is open and was read up to some point.
+/// Reads the records of a log that follow those which this process knows.
 ///
-/// It is strict: unless there is one intact record after the other, up to exactly the expected end, the log has to be
-/// opened anew.
+/// It is strict: unless there is an intact record for each sequence number after the known ones, one after the other up
+/// to exactly the expected end, the log has to be opened anew. Where it begins is therefore not trusted.
 struct LogFollower {
-    /// The appended records.
-    struct Found: Sendable {
-        var records: [(change: LogRecord.Change, sequence: UInt64)] = []
-        var sequence: UInt64
-        var flushedSequence: UInt64
-        var endsFlushed: Bool
-    }
-
     /// The maximum plausible size; the end of another log may look like any number.
     static let limit: Int64 = 1 << 40
 
     private let start: Int64
     private let end: Int64
+    private let known: UInt64
     private var reader: LogReader
     private let checksum: CRC32C
-    private var found: Found
 
-    /// The records between the known end of `log` and a later end.
-    init(_ log: borrowing AppendLog, to end: Int64) {
-        start = log.end
-        self.end = end
-        reader = LogReader(log.file.descriptor, size: end, on: log.file.fileSystem)
-        checksum = log.file.header.fileID.checksum
-        found = Found(
-            sequence: log.sequence, flushedSequence: log.flushedSequence, endsFlushed: log.endsFlushed)
+    /// The state after the last record.
+    private(set) var sequence: UInt64 = 0
+    private(set) var flushedSequence: UInt64 = 0
+    private(set) var endsFlushed = false
+
+    /// The records in a range of a log, those after the change `known`; the first of them may be known.
+    init(_ file: LogFile, _ range: Range<Int64>, after known: UInt64) {
+        (start, end) = (range.lowerBound, range.upperBound)
+        self.known = known
+        reader = LogReader(file.descriptor, size: range.upperBound, on: file.fileSystem)
+        checksum = file.header.fileID.checksum
     }
 
-    /// The records; nil if there is anything else.
-    mutating func run() throws(FileSystemError) -> Found? {
+    /// Whether the records are there, and nothing else; changes nothing.
+    mutating func isStrict() throws(FileSystemError) -> Bool {
         var offset = start
         while offset < end {
-            guard let size = try read(at: offset) else { return nil }
-            offset += Int64(size)
+            guard let record = try next(at: offset) else { return false }
+            sequence = record.frame.sequence
+            flushedSequence = max(flushedSequence, record.frame.flushedSequence)
+            endsFlushed = record.content.code == .flushed
+            offset = record.end
         }
-        return found
+        return sequence >= known
     }
 
-    /// Reads the record at `offset` and returns how long it is; nil if there is none that is the next.
-    private mutating func read(at offset: Int64) throws(FileSystemError) -> Int? {
-        guard let frame = try reader.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame),
-            frame.payloadSize >= LogRecord.payloadPrefixSize, frame.sequence > found.sequence,
-            frame.sequence <= LogRecord.maximumSequence, frame.unflushedCount < frame.sequence
-        else { return nil }
-        let size = LogRecord.frameSize + frame.payloadSize
-        let checksum = checksum
-        let change = try reader.withBytes(at: offset, count: size) { bytes -> LogRecord.Change? in
-            guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
-            return LogRecord.change(UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...]))
+    /// Calls `body` with every unknown record and its bytes, after ``isStrict()``.
+    mutating func forEach(_ body: (LogReader.Record, Span<UInt8>) -> Void) throws(FileSystemError) {
+        var offset = start
+        sequence = 0
+        while offset < end {
+            // A short tail is in the window of the reader, a long one is read and verified again.
+            guard let record = try next(at: offset) else {
+                throw FileSystemError(.read, .ioError, path: .logName)
+            }
+            if record.firstSequence > known {
+                _ = try reader.withBytes(at: offset, count: record.size) { body(record, $0) }
+            }
+            sequence = record.frame.sequence
+            offset = record.end
         }
-        guard let change, let change, change.count == frame.sequence - found.sequence else { return nil }
-        found.records.append((change, frame.sequence))
-        found.sequence = frame.sequence
-        found.flushedSequence = max(found.flushedSequence, frame.flushedSequence)
-        if case .flushed = change { found.endsFlushed = true } else { found.endsFlushed = false }
-        return size
+    }
+
+    /// The record that follows the last one; the first one is known, or is the next after the known ones.
+    private mutating func next(at offset: Int64) throws(FileSystemError) -> LogReader.Record? {
+        guard let record = try reader.record(at: offset, after: sequence, checksum) else { return nil }
+        let isNext = offset == start ? record.firstSequence <= known + 1 : record.firstSequence == sequence + 1
+        // A batch is known as a whole or not at all.
+        guard isNext, record.firstSequence > known || record.frame.sequence <= known else { return nil }
+        return record
     }
 }

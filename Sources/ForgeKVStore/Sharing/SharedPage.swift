@@ -130,7 +130,7 @@ extension SharedPage {
             return UInt64(littleEndian: forge_load_word(address))
         }
         let bytes = try read(SharedPageContent.wordOffset..<SharedPageContent.wordOffset + 8)
-        return bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
+        return bytes.span.integer(at: 0, as: UInt64.self)
     }
 
     /// Publishes a state of the log, and repairs the page if it is damaged. The caller holds the lock of the store.
@@ -141,6 +141,37 @@ extension SharedPage {
         var bytes: [UInt8] = []
         bytes.append(integer: word)
         try write(bytes, at: SharedPageContent.wordOffset)
+    }
+
+    /// Which log has replaced which.
+    func replacement() throws(FileSystemError) -> SharedPageContent.Replacement {
+        let start = SharedPageContent.replacementOffset
+        return SharedPageContent.Replacement(try read(start..<start + SharedPageContent.Replacement.size))
+    }
+
+    /// Records that a log is about to replace another one.
+    func announce(_ replacement: SharedPageContent.Replacement) throws(FileSystemError) {
+        try write(replacement.bytes, at: SharedPageContent.replacementOffset)
+    }
+
+    /// Records that this process compacts the log; returns false if another running one does. A hint: two processes that
+    /// ask at once may both begin, and then the second to end gives up.
+    func claimCompaction() throws(FileSystemError) -> Bool {
+        let content = try Self.content(of: file, on: fileSystem)
+        let own = slot.load(ordering: .relaxed)
+        if let other = content.compactor, other != own, let process = content.process(inSlot: other),
+            processes.isRunning(process)
+        {
+            return false
+        }
+        try write(SharedPageContent.compactor(own), at: SharedPageContent.compactorOffset)
+        return true
+    }
+
+    /// Records that this process compacts the log no more.
+    func endCompaction() throws(FileSystemError) {
+        guard try Self.content(of: file, on: fileSystem).compactor == slot.load(ordering: .relaxed) else { return }
+        try write(SharedPageContent.compactor(nil), at: SharedPageContent.compactorOffset)
     }
 
     /// Whether no other process has the store open.
@@ -244,6 +275,54 @@ struct SharedPageContent {
     /// The offset of the inode number of the page's file. In a copy of the file it differs from the number of the copy.
     static let inodeOffset = 24
 
+    /// The offset of the last ``Replacement``.
+    static let replacementOffset = 32
+
+    /// Which log has replaced which, so that a process that has read all of the old one need not read the values which
+    /// the new one took from it.
+    struct Replacement {
+        /// The first eight bytes of the file IDs of the new log and of the one that it has replaced.
+        var newLog: UInt64
+        var oldLog: UInt64
+
+        /// The end of the values in the new log that were taken from the old one.
+        var retainedEnd: Int64
+
+        static let size = 24
+
+        init(newLog: UInt64, oldLog: UInt64, retainedEnd: Int64) {
+            (self.newLog, self.oldLog, self.retainedEnd) = (newLog, oldLog, retainedEnd)
+        }
+
+        fileprivate init(_ bytes: [UInt8]) {
+            newLog = bytes.span.integer(at: 0, as: UInt64.self)
+            oldLog = bytes.span.integer(at: 8, as: UInt64.self)
+            retainedEnd = bytes.span.integer(at: 16, as: Int64.self)
+        }
+
+        fileprivate var bytes: [UInt8] {
+            var bytes: [UInt8] = []
+            bytes.append(integer: newLog)
+            bytes.append(integer: oldLog)
+            bytes.append(integer: retainedEnd)
+            return bytes
+        }
+    }
+
+    /// The offset of the slot, plus 1, of the process that compacts the log; 0 for none.
+    static let compactorOffset = 56
+
+    static func compactor(_ slot: Int?) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(integer: UInt64(slot.map { $0 + 1 } ?? 0))
+        return bytes
+    }
+
+    var compactor: Int? {
+        let number = bytes.span.integer(at: Self.compactorOffset, as: UInt64.self)
+        return number > 0 && number <= UInt64(Self.slotCount) ? Int(number) - 1 : nil
+    }
+
     private static let firstSlot = 64
     static let slotSize = 16
     static let slotCount = (size - firstSlot) / slotSize
@@ -268,7 +347,7 @@ struct SharedPageContent {
         let rest = bytes.prefix(Self.size).dropFirst(Self.signature.count)
         self.bytes = Self.signature + rest
         self.bytes += [UInt8](repeating: 0, count: Self.size - self.bytes.count)
-        let recorded = self.bytes.withUnsafeBytes { $0.integer(at: Self.inodeOffset, as: UInt64.self) }
+        let recorded = self.bytes.span.integer(at: Self.inodeOffset, as: UInt64.self)
         if recorded != 0, recorded != inode { self = Self(inode: inode) }
     }
 
@@ -287,13 +366,12 @@ struct SharedPageContent {
     /// The process in a slot; nil if it is empty or holds what is none.
     func process(inSlot slot: Int) -> ProcessIdentity? {
         let offset = Self.offset(ofSlot: slot)
-        return bytes.withUnsafeBytes { bytes -> ProcessIdentity? in
-            let id = bytes.integer(at: offset, as: Int32.self)
-            guard id > 0 else { return nil }
-            return ProcessIdentity(
-                id: id, boot: bytes.integer(at: offset + 4, as: UInt32.self),
-                start: bytes.integer(at: offset + 8, as: UInt64.self))
-        }
+        let bytes = bytes.span
+        let id = bytes.integer(at: offset, as: Int32.self)
+        guard id > 0 else { return nil }
+        return ProcessIdentity(
+            id: id, boot: bytes.integer(at: offset + 4, as: UInt32.self),
+            start: bytes.integer(at: offset + 8, as: UInt64.self))
     }
 
     /// The processes that may have the store open, but for the one in a slot.

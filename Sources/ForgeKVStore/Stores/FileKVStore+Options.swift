@@ -17,7 +17,7 @@ extension FileKVStore {
         /// Whether a background thread compacts the log. True by default.
         ///
         /// If false, the write that makes compaction necessary performs it before it returns: that write is slower, and
-        /// every run makes the same file-system calls. A shared store always compacts its log in a write.
+        /// every run makes the same file-system calls.
         public var compactsInBackground: Bool
 
         /// The permitted use: ``FileKVStore/Access/readWrite`` by default.
@@ -28,9 +28,8 @@ extension FileKVStore {
         public var sharing: Sharing
 
         /// The time that a call in a shared store waits for writes of other processes: 10 seconds by default. After
-        /// that it throws `.unavailable(.inUse(processID:))`. Each process holds the lock for microseconds, and during
-        /// compaction for as long as it takes to write the store's content; a process that is stopped meanwhile keeps
-        /// it. Reads need the lock only to repair what is damaged; `get` and `contains` then wait a millisecond.
+        /// that it throws `.unavailable(.inUse(processID:))`. Each process holds the lock for microseconds, and at the
+        /// end of a compaction until the device has the last records; a process that is stopped meanwhile keeps it. Reads need the lock only to repair what is damaged; `get` and `contains` then wait a millisecond.
         public var lockTimeout: Duration
 
         /// The interval at which a shared store is checked for remote changes while streams observe them: 20
@@ -167,6 +166,6 @@ extension FileKVStore {
 
     /// Whether this is the name of a temporary file of a store.
     package static func isTemporary(_ name: POSIXPath) -> Bool {
-        name == LogTemporaryFile.newLog || name == LogTemporaryFile.newQuarantine
+        LogTemporaryFile.contains(name)
     }
 }

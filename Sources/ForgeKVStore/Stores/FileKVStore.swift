@@ -18,7 +18,7 @@ public import Foundation
 /// Reads are lock-free and make no system call; a value is decoded once, when it is first read. Opening reads the whole
 /// log. Writes are serialised, and each stores its record into mapped memory. Only ``synchronize()``, ``compact()``,
 /// ``close()`` and writes with a durability wait for the device, and rarely another write: one that sets an unreadable
-/// value aside, compacts a shared store, or meets the end of a background compaction, a full device or a failed record.
+/// value aside, or meets the end of a background compaction, a full device or a failed record.
 ///
 /// On a full device `removeAll` works, and `remove` within 4 KiB of log space reserved for it, in a shared store by the
 /// file `#reserve`. A store on a read-only medium, or one that another process has open, can be opened with
@@ -44,7 +44,8 @@ public import Foundation
 /// - If new records cannot be read because the log is damaged, a read repairs it under the lock, like a write. `get`
 ///   and `contains` wait for that lock a millisecond; then, and after any failure, they return the known values, report
 ///   that once through ``Options/onIssue``, and a background thread tries again. Every other call throws.
-/// - A write after which compaction is due compacts the log before it returns.
+/// - A process that compacts the log holds the lock only for the end of it. The others then read only what is new to
+///   them.
 /// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
 ///   Linux, the next flush of every other process fails too.
 /// - Processes are identified by their process numbers, so all must share one PID namespace (not two containers).

@@ -206,72 +206,62 @@ extension TableWriter {
     }
 }
 
-extension TableWriter {
-    /// Applies a logged change.
-    mutating func apply(_ change: LogRecord.Change, _ sequence: UInt64) {
-        switch change {
-        case .set(let name, let bytes): store(EncodedCell(bytes, revision: sequence), name)
-        case .remove(let name): remove(name)
-        case .removeAll: removeAll()
-        case .batch(let changes):
-            let first = sequence - UInt64(changes.count - 1)
-            for (index, change) in changes.enumerated() { apply(change, first + UInt64(index)) }
-        case .flushed: break
-        }
-        // There are no readers while the log is loaded.
-        _ = collectGarbage()
-    }
-}
-
 /// Bulk loading without an object for each value: from a log, before there are readers, or from a list, beside readers.
 extension TableWriter {
-    /// The change that one record of a log makes to one name, in the memory of the record.
-    struct LoadedRecord {
-        var name: UnsafeRawBufferPointer
+    /// The change of one name in a record of a log, as places in the bytes that it was read from.
+    struct LoadedChange {
+        fileprivate let name: Range<Int>
         /// Nil for a removal.
-        var value: UnsafeRawBufferPointer?
-        var revision: UInt64
-        var hash: UInt64
+        fileprivate let value: Range<Int>?
+        fileprivate let revision: UInt64
+        fileprivate let hash: UInt64
 
-        /// The change of a set or a removal.
+        /// A change in the record at an offset of bytes.
         @inline(__always)
-        init(_ change: LogRecord.PlainChange, revision: UInt64) {
-            name = change.name
-            value = change.code == .set ? change.value : nil
+        init(_ change: LogRecord.Change, at offset: Int, of bytes: Span<UInt8>, _ revision: UInt64) {
+            name = change.name.lowerBound &+ offset..<change.name.upperBound &+ offset
+            value = change.value.map { $0.lowerBound &+ offset..<$0.upperBound &+ offset }
             self.revision = revision
-            hash = KeyHash.hash(change.name)
+            hash = bytes.extracting(name).withUnsafeBytes { KeyHash.hash($0) }
         }
     }
 
-    /// Begins to fetch the slot of a name, whose place in memory is arbitrary.
+    /// Begins to fetch the slot of a change's name, whose place in memory is arbitrary.
     @inline(__always)
-    func prefetch(hash: UInt64) { forge_prefetch(table.view.array.slotAddress(hash: hash)) }
+    func prefetching(_ change: LoadedChange) -> LoadedChange {
+        forge_prefetch(table.view.array.slotAddress(hash: change.hash))
+        return change
+    }
 
-    /// Applies records in order.
-    mutating func load(_ records: UnsafeBufferPointer<LoadedRecord>) {
-        for record in records {
-            guard let value = record.value else {
-                unload(record)
-                continue
+    /// Applies changes in order.
+    mutating func load(_ changes: [LoadedChange], of bytes: Span<UInt8>) {
+        bytes.withUnsafeBytes { bytes in
+            for change in changes {
+                let name = UnsafeRawBufferPointer(rebasing: bytes[change.name])
+                if let value = change.value {
+                    load(UnsafeRawBufferPointer(rebasing: bytes[value]), name, change)
+                } else {
+                    unload(name, change)
+                }
             }
-            load(value, of: record)
         }
         if hasGarbage { _ = collectGarbage() }
     }
 
     @inline(__always)
-    private mutating func load(_ value: UnsafeRawBufferPointer, of record: LoadedRecord) {
+    private mutating func load(
+        _ value: UnsafeRawBufferPointer, _ name: UnsafeRawBufferPointer, _ change: LoadedChange
+    ) {
         guard value.count <= ValueArena.maximumValueSize else {
             return store(
-                EncodedCell(Array(value), revision: record.revision),
-                KeyName(String(decoding: record.name, as: UTF8.self)))
+                EncodedCell(Array(value), revision: change.revision), KeyName(String(decoding: name, as: UTF8.self)))
         }
-        guard let entry = table.view.array.find(record.name, hash: record.hash) else {
+        guard let entry = table.view.array.find(name, hash: change.hash) else {
             return insert(
-                EntryContent(encoded: copy(value), count: value.count, revision: record.revision),
-                record.name, hash: record.hash)
+                EntryContent(encoded: copy(value), count: value.count, revision: change.revision), name,
+                hash: change.hash)
         }
-        overwrite(entry, value, record.revision)
+        overwrite(entry, value, change.revision)
     }
 
     @inline(__always)
@@ -292,8 +282,8 @@ extension TableWriter {
     }
 
     @inline(never)
-    private mutating func unload(_ record: LoadedRecord) {
-        if let entry = table.view.array.find(record.name, hash: record.hash) { replace(entry, by: .empty) }
+    private mutating func unload(_ name: UnsafeRawBufferPointer, _ change: LoadedChange) {
+        if let entry = table.view.array.find(name, hash: change.hash) { replace(entry, by: .empty) }
     }
 
     /// Stores a value in the arena, like loading, but safe beside readers: the bytes of an old value are not

@@ -73,12 +73,10 @@ import Testing
         try replace("log", GoldenLog.log)
         var found: Set<String> = []
         var offset = LogHeader.size
-        while offset < GoldenLog.log.count {
-            GoldenLog.log.withUnsafeBytes { bytes in
-                let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
-                found.insert("\(rest[LogRecord.frameSize]), \(rest[LogRecord.frameSize + 1])")
-                offset += LogRecord.frameSize + LogRecord.frame(rest).payloadSize
-            }
+        let log = GoldenLog.log
+        while offset < log.count {
+            found.insert("\(log[offset + LogRecord.frameSize]), \(log[offset + LogRecord.frameSize + 1])")
+            offset += LogRecord.frameSize + LogRecord.frame(log.span.extracting(offset..<log.count)).payloadSize
         }
         #expect(found == ["1, 0", "1, 1", "2, 0", "3, 0", "4, 0", "4, 1", "5, 0"])
     }

@@ -133,6 +133,8 @@ struct SharedModeTests {
         #expect(second.get(a) == 1)
         try first.compact()
         try fixture.overwrite("log", [0xFF, 0xFF], at: 64 + 22)
+        // Otherwise it would read only what is new to it.
+        try fixture.overwrite("#shared", [UInt8](repeating: 0, count: 24), at: 32)
         let lock = try hold()
         let clock = ContinuousClock()
         let time = clock.measure {

@@ -1,0 +1,145 @@
+import ForgeFileSystem
+
+/// Bytes as code that parses them reads them: every access is checked.
+extension Span<UInt8> {
+    /// The little-endian number at `offset`.
+    @inline(__always)
+    func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
+        // The bounds are checked, and every pattern of bits is a number.
+        Number(littleEndian: bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: type))
+    }
+
+    /// Whether a range holds valid UTF-8.
+    @inline(__always)
+    func isUTF8(_ range: Range<Int>) -> Bool {
+        var offset = range.lowerBound
+        var bits: UInt64 = 0
+        while offset &+ 8 <= range.upperBound {
+            bits |= integer(at: offset, as: UInt64.self)
+            offset &+= 8
+        }
+        while offset < range.upperBound {
+            bits |= UInt64(self[offset])
+            offset &+= 1
+        }
+        return bits & 0x8080_8080_8080_8080 == 0 || isLongUTF8(range)
+    }
+
+    @inline(never)
+    private func isLongUTF8(_ range: Range<Int>) -> Bool {
+        extracting(range).withUnsafeBufferPointer { String(validating: $0, as: UTF8.self) != nil }
+    }
+
+    /// The index of the last byte that is not zero.
+    var lastNonZeroIndex: Int? {
+        var end = count
+        while end >= 8, integer(at: end - 8, as: UInt64.self) == 0 { end -= 8 }
+        while end > 0, self[end - 1] == 0 { end -= 1 }
+        return end > 0 ? end - 1 : nil
+    }
+}
+
+extension [UInt8] {
+    /// A copy of the bytes.
+    init(_ bytes: Span<UInt8>) { self = bytes.withUnsafeBufferPointer { Array($0) } }
+}
+
+extension KeyName {
+    /// The name in a range of valid UTF-8.
+    init(_ bytes: Span<UInt8>) {
+        self.init(bytes.withUnsafeBufferPointer { String(decoding: $0, as: UTF8.self) })
+    }
+}
+
+extension CRC32C {
+    /// Adds the bytes in a range.
+    @inline(__always)
+    mutating func update(_ bytes: Span<UInt8>, _ range: Range<Int>) {
+        bytes.extracting(range).withUnsafeBytes { update($0) }
+    }
+}
+
+// MARK: Pointers
+
+extension UnsafeRawBufferPointer {
+    /// The little-endian number at `offset`.
+    @inline(__always)
+    func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
+        Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
+    }
+}
+
+extension [UInt8] {
+    /// Appends the bytes of a number in little-endian order.
+    mutating func append(integer: some FixedWidthInteger) {
+        Swift.withUnsafeBytes(of: integer.littleEndian) { append(contentsOf: $0) }
+    }
+
+    /// Replaces the bytes from `offset` on by those of a number, in little-endian order.
+    mutating func replace(at offset: Int, integer: some FixedWidthInteger & BitwiseCopyable) {
+        withUnsafeMutableBytes { $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer)) }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Whether two byte ranges are equal.
+    @inline(__always)
+    func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
+        guard count == other.count else { return false }
+        guard count >= 8 else {
+            for offset in 0..<count where self[offset] != other[offset] { return false }
+            return true
+        }
+        var offset = 0
+        while offset &+ 8 < count {
+            guard word(at: offset) == other.word(at: offset) else { return false }
+            offset &+= 8
+        }
+        // The last eight bytes, some of them compared twice.
+        return word(at: count &- 8) == other.word(at: count &- 8)
+    }
+
+    @inline(__always)
+    private func word(at offset: Int) -> UInt64 {
+        loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// No bytes.
+    static var empty: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
+}
+
+extension [UInt8] {
+    /// `withUnsafeBytes` with typed errors.
+    func withBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let result = withUnsafeBytes { bytes -> Swift.Result<Result, Failure> in
+            do throws(Failure) {
+                return .success(try body(bytes))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+}
+
+extension POSIXFileSystem {
+    /// Reads up to `count` bytes from `offset` on into the beginning of a buffer; fewer only at the end of the file.
+    func readFully(
+        _ descriptor: Descriptor, into buffer: inout [UInt8], count: Int, at offset: Int64
+    ) throws(FileSystemError) -> Int {
+        let outcome = buffer.withUnsafeMutableBytes { bytes -> Swift.Result<Int, FileSystemError> in
+            do throws(FileSystemError) {
+                return .success(
+                    try readFully(
+                        descriptor, into: UnsafeMutableRawBufferPointer(rebasing: bytes[..<count]), at: offset))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try outcome.get()
+    }
+}

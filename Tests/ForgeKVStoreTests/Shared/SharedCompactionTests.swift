@@ -1,0 +1,238 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Compaction of a shared store")
+struct SharedCompactionTests {
+    private let fixture = SharedFixture()
+    private let a = KVKey<Int>("a")
+
+    /// Calls a closure once, at the first flush or locking after a new log was created.
+    private final class Interruption: Sendable {
+        private let operation: FileSystemOperation
+        private let isArmed = Atomic(false)
+        private let action = Mutex<(@Sendable () throws -> Void)?>(nil)
+        private let outcome = Mutex<(any Error)?>(nil)
+
+        init(at operation: FileSystemOperation = .synchronize) {
+            self.operation = operation
+        }
+
+        func set(_ action: @escaping @Sendable () throws -> Void) { self.action.withLock { $0 = action } }
+
+        var error: (any Error)? { outcome.withLock { $0 } }
+
+        func intercept(_ operation: FileSystemOperation, _ path: POSIXPath?) {
+            if operation == .open, let path, path.bytes.starts(with: "#log-new".utf8) {
+                isArmed.store(true, ordering: .relaxed)
+            }
+            guard operation == self.operation, isArmed.exchange(false, ordering: .relaxed) else { return }
+            let action = action.withLock { action in
+                defer { action = nil }
+                return action
+            }
+            do {
+                try action?()
+            } catch {
+                outcome.withLock { $0 = error }
+            }
+        }
+    }
+
+    private func open(
+        _ interruption: Interruption, in process: SharedFixture.Process? = nil
+    ) throws -> FileKVStore {
+        let process = process ?? fixture.process(1)
+        let fileSystem = InterceptedFileSystem(process.fileSystem) { call throws(FileSystemError) in
+            interruption.intercept(call.operation, call.path)
+        }
+        return try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: fixture.options(1))
+    }
+
+    private func temporaryFiles() throws -> [String] {
+        try fixture.fileSystem.withDirectory(fixture.path) { (directory) throws(FileSystemError) in
+            try fixture.fileSystem.entries(of: directory).map { String($0.name) }.filter { $0.hasPrefix("#log-new") }
+        }
+    }
+
+    @Test("lets other processes write and flush while the new log is written, and keeps what they write")
+    func beside() throws {
+        let interruption = Interruption()
+        let first = try open(interruption)
+        let second = try fixture.open(fixture.process(2))
+        for value in 0..<100 { try first.set(KVKey<Int>("\(value % 10)"), value: value) }
+        interruption.set {
+            try second.set(KVKey<Int>("a"), value: 1)
+            try second.remove(KVKey<Int>("3"))
+            try second.synchronize()
+        }
+        try first.compact()
+        if let error = interruption.error { throw error }
+        for store in [first, second, try fixture.open(fixture.process(3))] {
+            #expect(try store.read(a) == 1)
+            #expect(try store.keys().count == 10)
+            #expect(try store.read(KVKey<Int>("9")) == 99)
+        }
+        #expect(try temporaryFiles() == [])
+        #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+    }
+
+    @Test("has on the device, before it renames the new log, what another process has flushed")
+    func flushedByAnotherProcess() throws {
+        let operations = Mutex<[FileSystemOperation]>([])
+        let interruption = Interruption(at: .lock)
+        let fileSystem = InterceptedFileSystem(fixture.process(1).fileSystem) { call throws(FileSystemError) in
+            interruption.intercept(call.operation, call.path)
+            operations.withLock { $0.append(call.operation) }
+        }
+        let first = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: fixture.options(1))
+        let second = try fixture.open(fixture.process(2))
+        for value in 0..<10 { try first.set(a, value: value) }
+        // After the last record was copied without the lock.
+        interruption.set {
+            try second.set(KVKey<Int>("b"), value: 2)
+            try second.synchronize()
+            operations.withLock { $0 = [] }
+        }
+        try first.compact()
+        if let error = interruption.error { throw error }
+        let found = operations.withLock { $0 }
+        let rename = try #require(found.firstIndex(of: .rename))
+        #expect(found[..<rename].contains(.synchronize), "\(found)")
+        #expect(try fixture.open(fixture.process(3)).integers() == ["a": 9, "b": 2])
+    }
+
+    @Test("is given up if another process has compacted the log meanwhile, and done again")
+    func both() throws {
+        let interruption = Interruption()
+        let first = try open(interruption)
+        let second = try fixture.open(fixture.process(2))
+        for value in 0..<100 { try first.set(a, value: value) }
+        interruption.set {
+            try second.compact()
+            try second.set(KVKey<Int>("b"), value: 2)
+        }
+        try first.compact()
+        if let error = interruption.error { throw error }
+        for store in [first, second, try fixture.open(fixture.process(3))] {
+            #expect(try store.integers() == ["a": 99, "b": 2])
+        }
+        #expect(try temporaryFiles() == [])
+        #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+    }
+
+    @Test("is left to a process that does it already, but only once, since that may be stopped")
+    func claimed() throws {
+        let (first, second) = try fixture.pair(compactionFloorInBytes: 2_000)
+        for value in 0..<10 { try (value.isMultiple(of: 2) ? first : second).set(a, value: value) }
+        // The other process is in its slot and says that it compacts the log.
+        try fixture.overwrite("#shared", [1, 0, 0, 0, 0, 0, 0, 0], at: 56)
+        var largest = 0
+        for value in 0..<500 {
+            try second.set(a, value: value)
+            largest = max(largest, try fixture.bytes("log").count)
+        }
+        #expect(largest > 4_000 && largest < 9_000, "\(largest)")
+        #expect(try fixture.bytes("log").count < 5_000)
+        #expect(first.get(a) == 499)
+    }
+
+    @Test("leaves a file only if the process is killed; it is removed then, but never that of a running process")
+    func leftovers() throws {
+        let interruption = Interruption()
+        let process = fixture.process(1)
+        let first = try open(interruption, in: process)
+        try first.set(a, value: 1)
+        let seen = Mutex<[String]>([])
+        interruption.set {
+            let third = try fixture.open(fixture.process(3))
+            try seen.withLock { $0 = try temporaryFiles() }
+            withExtendedLifetime(third) {}
+            fixture.kill(process)
+        }
+        #expect(throws: (any Error).self) { try first.compact() }
+        #expect(seen.withLock { $0.count } == 1)
+        let second = try fixture.open(fixture.process(2))
+        #expect(try temporaryFiles() == [])
+        #expect(try second.integers() == ["a": 1])
+    }
+
+    /// The store of another process, and the number of its reads so far.
+    private func counting() throws -> (store: FileKVStore, count: @Sendable () -> Int) {
+        let reads = Counter()
+        let fileSystem = InterceptedFileSystem(fixture.process(2).fileSystem) { call throws(FileSystemError) in
+            if call.operation == .read { _ = reads.next() }
+        }
+        let store = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: fixture.options(2))
+        return (store, { reads.next() })
+    }
+
+    @Test("lets a process that knows the old log read only what is new to it")
+    func tail() throws {
+        let first = try fixture.open(fixture.process(1))
+        let (second, reads) = try counting()
+        // The log is read in steps of a megabyte.
+        for number in 0..<40 {
+            try first.set(KVKey<[UInt8]>("\(number)"), value: [UInt8](repeating: UInt8(number), count: 500_000))
+        }
+        #expect(try second.keys().count == 40)
+        let entry = try second.entry(named: "7")
+        try first.compact()
+        try first.set(a, value: 1)
+        let before = reads()
+        #expect(second.get(a) == 1)
+        // The page, the header, and the records after the values.
+        #expect(reads() - before <= 10)
+        #expect(try second.entry(named: "7") == entry)
+        try second.remove(KVKey<Int>("7"))
+        #expect(try first.keys().sorted() == second.keys().sorted())
+        #expect(try fixture.open(fixture.process(3)).keys().count == 40)
+    }
+
+    @Test("makes a process that has not read all of the old log read all of the new one", arguments: [false, true])
+    func behind(_ isWritten: Bool) throws {
+        let (first, second) = try fixture.pair()
+        for name in ["a", "b", "c"] { try first.set(KVKey<Int>(name), value: 1) }
+        #expect(try second.keys().count == 3)
+        // What the other process has not read: the new log has no record of it.
+        try first.remove(KVKey<Int>("b"))
+        try first.compact()
+        try first.set(KVKey<Int>("c"), value: 2)
+        if isWritten { try second.set(KVKey<Int>("d"), value: 1) }
+        #expect(try second.integers() == first.integers())
+        #expect(!second.contains(KVKey<Int>("b")))
+    }
+
+    @Test("is found whatever the shared page says of where the new records begin", arguments: 0..<8)
+    func forgedPage(_ number: Int) throws {
+        let (first, second) = try fixture.pair()
+        for name in ["a", "b", "c"] { try first.set(KVKey<Int>(name), value: 1) }
+        #expect(try second.keys().count == 3)
+        try first.remove(KVKey<Int>("b"))
+        try first.compact()
+        let size = Int64(try fixture.bytes("log").count)
+        let ends: [Int64] = [0, 64, 65, size - 24, size, size + 1, .max, -1]
+        var bytes: [UInt8] = []
+        bytes.append(integer: ends[number])
+        try fixture.overwrite("#shared", bytes, at: 48)
+        #expect(try second.keys().sorted() == ["a", "c"])
+        #expect(try fixture.open(fixture.process(3)).keys().sorted() == ["a", "c"])
+        #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+    }
+
+    @Test("by the write that makes it due happens in the background, if the options allow")
+    func inBackground() throws {
+        var options = fixture.options(1, compactionFloorInBytes: 2_000)
+        options.compactsInBackground = true
+        let store = try FileKVStore(at: fixture.path, fileSystem: fixture.process(1).fileSystem, options: options)
+        for value in 0..<500 { try store.set(a, value: value) }
+        try store.close()
+        #expect(try fixture.bytes("log").count < 5_000)
+        #expect(try fixture.open(fixture.process(2)).read(a) == 499)
+        #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+    }
+}
