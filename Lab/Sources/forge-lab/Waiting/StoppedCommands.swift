@@ -93,8 +93,8 @@ struct StoppedVictimCommand: AsyncParsableCommand {
             say("set victim 2")
         case .cache:
             let cache = try store.cache()
-            try await cache.insert(Data("1".utf8), for: "victim")
-            try await cache.insert(Data("2".utf8), for: "victim")
+            await cache.insert(Data("1".utf8), for: "victim")
+            await cache.insert(Data("2".utf8), for: "victim")
             try await cache.remove("victim")
         }
         say("done")
@@ -149,7 +149,7 @@ struct StoppedObserverCommand: AsyncParsableCommand {
                     case .keyValue: try values?.set(KVKey<Int>(name), value: value)
                     case .files: try await files.save(Data("\(value)".utf8), to: name)
                     case .vault: try vault?.set("\(value)", for: CryptKey(key: name))
-                    case .cache: try await cache?.insert(Data("\(value)".utf8), for: name)
+                    case .cache: await cache?.insert(Data("\(value)".utf8), for: name)
                     }
                     outcome.own = "\(value)"
                 }
