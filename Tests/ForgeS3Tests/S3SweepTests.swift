@@ -1,5 +1,6 @@
 #if S3
 import ForgeFileStore
+import ForgeFileSystem
 import Foundation
 import Testing
 

@@ -68,7 +68,7 @@ struct StoppedVictimCommand: AsyncParsableCommand {
             say("set victim 2")
             for round in 0..<4 {
                 var batch = KVBatch()
-                for number in 0..<40 { batch.set(KVKey<String>("v\(number)"), value: "value \(round)") }
+                for number in 0..<40 { try batch.set(KVKey<String>("v\(number)"), value: "value \(round)") }
                 try values.commit(batch)
                 say("batch \(round)")
             }
