@@ -44,6 +44,7 @@ extension KVEngine {
                 let revision = try append(.set, .set, key.identity, bytes, &writer)
                 writer.table.store(
                     EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
+                if changes.hasSubscribers { changes.append(key.identity, bytes, revision) }
                 return nil
             }
             guard let retryReason else { return checked?.issues ?? [] }
@@ -67,6 +68,7 @@ extension KVEngine {
                 let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
                 let cell = EncodedCell.copying(encoded.bytes, revision: revision, type: type)
                 writer.table.store(EntryContent(cell), key.identity, in: entry)
+                if changes.hasSubscribers { changes.append(key.identity, encoded.bytes, revision) }
                 return nil
             }
             guard let retryReason else {
@@ -88,6 +90,7 @@ extension KVEngine {
                     try append(.set, .set, name, bytes, &writer)
                 }
                 writer.table.store(EncodedCell(bytes, revision: revision), name)
+                if changes.hasSubscribers { changes.append(ChangeHub.Change(name, bytes, revision)) }
                 return nil
             }
         } catch {
@@ -105,6 +108,7 @@ extension KVEngine {
                 guard writer.table.revision(of: name) != nil else { return nil }
                 try appendRemove(name, &writer)
                 writer.table.remove(name)
+                if changes.hasSubscribers { changes.append(ChangeHub.Change(name, nil, writer.log.sequence)) }
                 return nil
             }
         } catch {
@@ -128,6 +132,7 @@ extension KVEngine {
         _ = try commitStep(.removeAll) { (writer) throws(KVStoreError) in
             try appendRemoveAll(&writer)
             writer.table.removeAll()
+            changes.appendAll { _ in nil }
             return nil
         }
     }
@@ -164,6 +169,7 @@ extension KVEngine {
                 guard unverified.isEmpty, !changes.isEmpty else { return nil }
                 let revision = try append(.batch, .batch, changes.content, count: changes.count, &writer)
                 changes.apply(to: &writer.table, last: revision)
+                if self.changes.hasSubscribers { self.changes.append(changes.reported(last: revision)) }
                 return nil
             }
             guard !unverified.isEmpty else { return checked?.issues ?? [] }
@@ -263,6 +269,7 @@ extension KVEngine {
                     try change(&writer, operation, &tasks, body)
                 }
             }
+        if changes.hasSubscribers { changes.wake() }
         if !tasks.isEmpty { run(tasks) }
         return retryReason
     }

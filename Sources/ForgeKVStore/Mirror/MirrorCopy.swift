@@ -261,22 +261,27 @@ extension InMemoryKVStore {
                     }
                 }
             }
+            guard changes.hasSubscribers else { return }
+            changes.append(list.map { ChangeHub.Change(KeyName($0.name), $0.entry.bytes, $0.entry.revision) })
         }
-        report(list.lazy.map { KeyName($0.name) })
     }
 
-    /// Applies changes in one write, and reports to the observers the names whose bytes they change.
-    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
+    /// Applies changes in one write, and reports those of the names whose bytes they change.
+    func apply(_ mirrored: [MirroredChange], reporting names: [KeyName]) {
         change { writer in
-            for change in changes {
+            for change in mirrored {
                 if let entry = change.entry {
                     writer.table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
                 } else {
                     writer.table.remove(change.name)
                 }
             }
+            guard changes.hasSubscribers else { return }
+            let names = Set(names)
+            changes.append(
+                mirrored.filter { names.contains($0.name) }
+                    .map { ChangeHub.Change($0.name, $0.entry?.bytes, $0.entry?.revision ?? 0) })
         }
-        report(names)
     }
 
     /// The revision of the value of a name; nil if it is absent.

@@ -180,31 +180,27 @@ extension KVEngine {
 
     private func publish(_ remoteChanges: RemoteChanges, _ sharing: EngineSharing) {
         for issue in remoteChanges.issues { options.report(issue) }
-        guard sharing.watch.isOn, !remoteChanges.isEmpty else { return }
-        sharing.watch.notify(remoteChanges.mayConcernAll ? nil : remoteChanges.names.map(\.string))
-    }
-
-    /// Calls a handler with the names that other processes have changed, until the observation goes.
-    func observe(_ handler: @escaping SharingWatch.Handler) -> KVObservation? {
-        guard let sharing = handle.sharing else { return nil }
-        return sharing.watch.add(handler) { [weak self] in
-            guard let self, sharing.mayHaveRemoteChanges else { return }
-            loadRemoteChangesOrReport(.get)
-        }
+        if changes.hasSubscribers { changes.wake() }
     }
 }
 
-// MARK: Observing all changes
+// MARK: Reporting changes
 
 extension KVEngine {
-    /// Calls a handler with the names that this process or another one has changed, until the observation goes.
-    func observeChanges(_ handler: @escaping ChangeObservers.Handler) -> KVObservation {
-        let changes = changes
-        let own = changes.add(handler)
-        let remote = observe { names in changes.notify(names?.map(KeyName.init)) }
-        // A write that missed the observers has released this lock already, so they read its value.
-        writer.withLock { _ in }
-        return KVObservation(own, remote) ?? own
+    /// Subscribes to the changes of this process and, while there is a subscriber, of others.
+    func subscribe(to scope: KVScope) -> KVChanges {
+        let timer = handle.sharing.map { sharing in
+            sharing.watch.start { [weak self] in
+                guard let self, sharing.mayHaveRemoteChanges else { return }
+                loadRemoteChangesOrReport(.get)
+            }
+        }
+        return changes.changes(in: scope, retaining: timer) { name in
+            if handle.sharing?.mayHaveRemoteChanges == true { loadRemoteChangesOrReport(.get) }
+            // A write that missed the subscriber has released this lock already.
+            writer.withLock { _ in }
+            return cell(of: KeyName(name)).map { KVEntry($0) }
+        }
     }
 }
 
@@ -252,9 +248,8 @@ extension KVEngine {
         var follower = LogFollower(writer.log, to: end)
         guard let found = try follower.run() else { return nil }
         var remoteChanges = RemoteChanges()
-        let isWatched = sharing.watch.isOn
         for (change, sequence) in found.records {
-            remoteChanges.apply(change, sequence, to: &writer.table, isWatched: isWatched)
+            remoteChanges.apply(change, sequence, to: &writer.table, reportingTo: changes)
         }
         remoteChanges.collect(from: &writer.table)
         writer.log.follow(
@@ -281,7 +276,7 @@ extension KVEngine {
         _ writer: inout Writer
     ) -> RemoteChanges {
         var remoteChanges = RemoteChanges()
-        remoteChanges.apply(table.contents, to: &writer.table)
+        remoteChanges.apply(table.contents, to: &writer.table, reportingTo: changes)
         remoteChanges.collect(from: &writer.table)
         let isPoisoned = writer.log.isPoisoned
         writer.obstacle = opened.obstacle

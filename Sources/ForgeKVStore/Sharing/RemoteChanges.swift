@@ -1,9 +1,7 @@
 import ForgeFileSystem
 
-/// Changes by other processes that were applied to the table, to be published and released when no lock is held.
+/// What applying the changes of other processes has left to be done when no lock is held.
 struct RemoteChanges: Sendable {
-    private(set) var names: Set<KeyName> = []
-    private(set) var mayConcernAll = false
     var issues: [KVStoreIssue] = []
 
     /// With a value may go code of its type.
@@ -17,46 +15,53 @@ struct RemoteChanges: Sendable {
         }
     }
 
-    var isEmpty: Bool { names.isEmpty && !mayConcernAll }
-
-    /// Does to a table what a record of another process says.
+    /// Does to a table what a record of another process says, and reports it.
     mutating func apply(
-        _ change: LogRecord.Change, _ sequence: UInt64, to table: inout TableWriter, isWatched: Bool
+        _ change: LogRecord.Change, _ sequence: UInt64, to table: inout TableWriter, reportingTo changes: ChangeHub
     ) {
-        switch change {
-        case .set(let name, let bytes):
-            table.store(EncodedCell(bytes, revision: sequence), name)
-            if isWatched { names.insert(name) }
-        case .remove(let name):
-            table.remove(name)
-            if isWatched { names.insert(name) }
-        case .removeAll:
-            table.removeAll()
-            mayConcernAll = true
-        case .batch(let changes):
-            let first = sequence - UInt64(changes.count - 1)
-            for (index, change) in changes.enumerated() {
-                apply(change, first + UInt64(index), to: &table, isWatched: isWatched)
+        var reported: [ChangeHub.Change] = []
+        let isWatched = changes.hasSubscribers
+        func apply(_ change: LogRecord.Change, _ sequence: UInt64, to table: inout TableWriter) {
+            switch change {
+            case .set(let name, let bytes):
+                table.store(EncodedCell(bytes, revision: sequence), name)
+                if isWatched { reported.append(ChangeHub.Change(name, bytes, sequence)) }
+            case .remove(let name):
+                table.remove(name)
+                if isWatched { reported.append(ChangeHub.Change(name, nil, sequence)) }
+            case .removeAll:
+                table.removeAll()
+                changes.appendAll { _ in nil }
+            case .batch(let parts):
+                let first = sequence - UInt64(parts.count - 1)
+                for (index, part) in parts.enumerated() { apply(part, first + UInt64(index), to: &table) }
+            case .flushed: break
             }
-        case .flushed: break
         }
+        apply(change, sequence, to: &table)
+        changes.append(reported)
     }
 
-    /// Makes a table equal to what was read from a log that was opened anew; what is the same stays untouched, so that
-    /// no reader sees anything missing meanwhile.
-    mutating func apply(_ contents: [(name: KeyName, cell: ValueCell)], to table: inout TableWriter) {
+    /// Makes a table equal to what was read from a log that was opened anew, and reports the differences; what is the
+    /// same stays untouched, so that no reader sees anything missing meanwhile.
+    mutating func apply(
+        _ contents: [(name: KeyName, cell: ValueCell)], to table: inout TableWriter, reportingTo changes: ChangeHub
+    ) {
+        var reported: [ChangeHub.Change] = []
+        let isWatched = changes.hasSubscribers
         var kept: Set<KeyName> = []
         kept.reserveCapacity(contents.count)
         for (name, cell) in contents {
             kept.insert(name)
             guard table.revision(of: name) != cell.revision else { continue }
             table.store(cell, name)
-            mayConcernAll = true
+            if isWatched { reported.append(ChangeHub.Change(name, cell.bytes, cell.revision)) }
         }
         for name in table.names.lazy.map(KeyName.init) where !kept.contains(name) {
             table.remove(name)
-            mayConcernAll = true
+            if isWatched { reported.append(ChangeHub.Change(name, nil, 0)) }
         }
+        changes.append(reported)
     }
 
     /// Takes over what was taken out of a table.

@@ -216,14 +216,12 @@ extension FileKVStore {
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let issues = try engine.set(value, for: key)
-        if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
         if !issues.isEmpty { issues.forEach(options.report) }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.validate(.remove, in: engine.handle.name)
         try engine.remove(key.identity)
-        if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -235,7 +233,6 @@ extension FileKVStore {
 
     public func removeAll() throws {
         try engine.removeAll()
-        if engine.changes.hasObservers { engine.changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -254,14 +251,12 @@ extension FileKVStore {
         let name = KeyName(name)
         try name.validate(.set, in: engine.handle.name)
         try engine.set(bytes, named: name)
-        if engine.changes.hasObservers { engine.changes.notify([name]) }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.validate(.remove, in: engine.handle.name)
         try engine.remove(name)
-        if engine.changes.hasObservers { engine.changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -278,17 +273,12 @@ extension FileKVStore {
 
     public func commit(_ batch: KVBatch) throws {
         let issues = try engine.commit(batch)
-        if engine.changes.hasObservers, !batch.changes.isEmpty {
-            engine.changes.notify(batch.changes.map { KeyName($0.name) })
-        }
         issues.forEach(options.report)
     }
 }
 
 extension FileKVStore {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        engine.observeChanges(handler)
-    }
+    public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
 }
 
 extension FileKVStore {
@@ -300,7 +290,7 @@ extension FileKVStore {
     /// Closes the store for all its objects in this process: when this returns, all writes are durable and another
     /// process can open the store.
     ///
-    /// Afterwards reads return the last content, observers are not called, and other calls throw
+    /// Afterwards reads return the last content, no change is reported, and other calls throw
     /// `.unavailable(.closed)`. A concurrent write is either durable as well or throws. Closing again, or concurrently,
     /// gives the same result once the store is closed.
     ///

@@ -1,4 +1,5 @@
 import ForgeCoding
+import ForgeFileSystem
 import Synchronization
 
 /// A key-value store in memory, for tests: it behaves like ``FileKVStore``, without persistence.
@@ -9,7 +10,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     private let table: ValueTable
     private let writer: Mutex<Writer>
     private let maximumValueSize: Int
-    private let changes = ChangeObservers()
+    let changes = ChangeHub()
 
     struct Writer: ~Copyable, Sendable {
         var table: TableWriter
@@ -86,7 +87,6 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
         }
         withExtendedLifetime(encoded) {}
-        if changes.hasObservers { changes.notify([key.identity]) }
     }
 
     /// Stores a value, unless the value that it would replace must be checked first.
@@ -106,6 +106,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             writer.revision += 1
             writer.table.store(
                 ValueTable.content(value, bytes, key, revision: writer.revision), key.identity, in: entry)
+            if changes.hasSubscribers { changes.append(key.identity, bytes, writer.revision) }
         }
         return unverified
     }
@@ -115,8 +116,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.validate(.remove, in: nil)
-        change { _, table in table.remove(key.identity) }
-        if changes.hasObservers { changes.notify([key.identity]) }
+        remove(key.identity)
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -124,8 +124,10 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     }
 
     public func removeAll() throws {
-        change { _, table in table.removeAll() }
-        if changes.hasObservers { changes.notify(nil) }
+        change { _, table in
+            table.removeAll()
+            changes.appendAll { _ in nil }
+        }
     }
 
     public func keys() throws -> [String] { collect(withValues: false).names }
@@ -152,15 +154,23 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         let name = KeyName(name)
         try name.validate(.set, in: nil)
         guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
-        change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
-        if changes.hasObservers { changes.notify([name]) }
+        change { revision, table in
+            table.store(EncodedCell(bytes, revision: revision), name)
+            if changes.hasSubscribers { changes.append(ChangeHub.Change(name, bytes, revision)) }
+        }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.validate(.remove, in: nil)
-        change { _, table in table.remove(name) }
-        if changes.hasObservers { changes.notify([name]) }
+        remove(name)
+    }
+
+    private func remove(_ name: KeyName) {
+        change { revision, table in
+            table.remove(name)
+            if changes.hasSubscribers { changes.append(ChangeHub.Change(name, nil, revision)) }
+        }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -185,8 +195,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
                 if !value.isReadable { unreadable.append(value) }
             }
         }
-        guard self.changes.hasObservers, !batch.changes.isEmpty else { return }
-        self.changes.notify(batch.changes.map { KeyName($0.name) })
+        self.changes.wake()
     }
 
     /// Applies changes, unless values that they would replace must be checked first: returns those.
@@ -204,6 +213,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
             writer.revision += changes.count
             changes.apply(to: &writer.table, last: writer.revision)
+            if self.changes.hasSubscribers { self.changes.append(changes.reported(last: writer.revision)) }
             return writer.table.collectGarbage()
         }
         return unverified
@@ -220,11 +230,6 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         }
     }
 
-    /// Reports that values have changed.
-    func report(_ names: some Collection<KeyName>) {
-        if changes.hasObservers, !names.isEmpty { changes.notify(Array(names)) }
-    }
-
     /// The number of values.
     var count: Int { writer.withLock { $0.table.count } }
 
@@ -234,14 +239,15 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             body(&writer)
             return writer.table.collectGarbage()
         }
+        changes.wake()
     }
 }
 
 extension InMemoryKVStore {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        let observation = changes.add(handler)
-        // A write that missed the observer has released this lock already, so the observer reads its value.
-        waitForWriter()
-        return observation
+    public func subscribe(to scope: KVScope) -> KVChanges? {
+        changes.changes(in: scope) { name in
+            waitForWriter()
+            return cell(of: KeyName(name)).map { KVEntry($0) }
+        }
     }
 }

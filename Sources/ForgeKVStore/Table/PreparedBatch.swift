@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// A batch whose names and values were checked, ready to be written and done.
 struct PreparedBatch: Sendable {
     private struct Step: Sendable {
@@ -83,6 +85,11 @@ struct PreparedBatch: Sendable {
             found.append(UnverifiedValue(name: step.name, cell: cell, type: type))
         }
         return found
+    }
+
+    /// The changes for subscribers, the last of them under the number `last`.
+    func reported(last: UInt64) -> [ChangeHub.Change] {
+        zip(steps, (last - count)..<last).map { ChangeHub.Change($0.name, $0.bytes, $1 + 1) }
     }
 
     /// Makes the changes, the last of them under the number `last`.
