@@ -247,6 +247,30 @@ import Testing
         }
     }
 
+    @Test("over a store that reports no changes, a stream reports every write through the object")
+    func silentBase() async throws {
+        struct Silent: KVLayer, KVTransactionalStoring {
+            let base = InMemoryKVStore()
+            func subscribe(to scope: KVScope) -> KVChanges? { nil }
+        }
+        let reactive = ReactiveKVStore(Silent())
+        try reactive.set(key, value: 1)
+        let stream = reactive.stream(key)
+        try reactive.set(key, value: 2)
+        try reactive.remove(key)
+        try reactive.batch { batch in
+            try batch.set(key, value: 3)
+            try batch.set(key, value: 4)
+        }
+        try reactive.removeAll()
+        try reactive.set(KVKey<Int>("b"), value: 5)
+        let bytes = try reactive.rawValue(named: "b")
+        try reactive.setRawValue(try #require(bytes), named: "a")
+        try reactive.removeValue(named: "a")
+        #expect(await first(7, of: stream) == [1, 2, nil, 4, nil, 5, nil])
+        await reactive.delivered()
+    }
+
     // MARK: Revisions and settling
 
     @Test("changes carry the revision of the value")
