@@ -45,7 +45,7 @@ public final class EtcdKVStore: AsyncKVStoring {
 
     public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         AsyncKVCapabilities(
-            conditionalWrites: .batches, maximumBatchSize: configuration.maximumBatchSize,
+            maximumBatchSize: configuration.maximumBatchSize,
             expiry: EtcdLeases.granularity,
             changes: try await transport.replaysChanges() ? .replayable : .lossy,
             readConsistency: configuration.reads == .linearizable ? .linearizable : .stale, durability: .powerCut)
@@ -222,8 +222,9 @@ public final class EtcdKVStore: AsyncKVStoring {
         return false
     }
 
-    public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        AsyncKVChanges(EtcdChangeSource(transport, names, prefix: prefix, from: revision))
+    public func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        let source = EtcdChangeSource(transport, names, prefix: prefix, from: revision)
+        return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in try await source.next() }
     }
 
     /// A lease that this process keeps alive; calls with equal times share one.

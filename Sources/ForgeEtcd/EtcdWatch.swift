@@ -6,16 +6,13 @@ import ForgeKVStore
 import Foundation
 import Logging
 import NIOCore
-import Synchronization
 
 /// The changes of a watch for one consumer.
 ///
 /// A task reads the connection, one message for each demand, so that a slow consumer makes the server wait.
-final class EtcdChangeSource: AsyncKVChangeSource {
-    typealias Batch = Result<AsyncKVUpdate, KVStoreError>
+final class EtcdChangeSource: Sendable {
+    typealias Batch = Result<KVChangeSet, KVStoreError>
 
-    /// The changes of the last messages that were not delivered, in order.
-    private let pending = Mutex(Pending())
     private let demand: AsyncStream<Void>.Continuation
     private let batches: AsyncStream<Batch>
     private let task: Task<Void, Never>
@@ -37,65 +34,19 @@ final class EtcdChangeSource: AsyncKVChangeSource {
         demand.finish()
     }
 
-    func next() async throws(KVStoreError) -> AsyncKVChange? {
-        while true {
-            let change = pending.withLock { $0.next() }
-            if let change { return change }
-            guard try await receive() else { return nil }
-        }
-    }
-
-    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
-        // What `next` has left of the last message.
-        let rest = pending.withLock { $0.take() }
-        if !rest.changes.isEmpty { return rest }
-        return try await receive() ? pending.withLock { $0.take() } : nil
-    }
-
-    /// Adds the next message to what is pending; false if the task is cancelled.
-    private func receive() async throws(KVStoreError) -> Bool {
+    /// The changes of the next message, which are of complete transactions; nil if the task is cancelled.
+    func next() async throws(KVStoreError) -> KVChangeSet? {
         guard !Task.isCancelled else {
             task.cancel()
-            return false
+            return nil
         }
         demand.yield()
         var iterator = batches.makeAsyncIterator()
         guard let batch = await iterator.next() else {
             task.cancel()
-            return false
-        }
-        let update = try batch.get()
-        pending.withLock { pending in
-            // Changes before a resync are part of what it reports.
-            if update.changes.first == .resync { pending = Pending() }
-            pending.changes += update.changes
-            pending.revision = update.revision
-        }
-        return true
-    }
-}
-
-/// Changes that were received and not delivered.
-private struct Pending {
-    var changes: [AsyncKVChange] = []
-
-    /// The revision up to which every change was received.
-    var revision: UInt64?
-    private var deliveredCount = 0
-
-    mutating func next() -> AsyncKVChange? {
-        guard deliveredCount < changes.count else {
-            self = Pending()
             return nil
         }
-        deliveredCount += 1
-        return changes[deliveredCount - 1]
-    }
-
-    /// Takes the changes, which are of complete transactions.
-    mutating func take() -> AsyncKVUpdate {
-        defer { self = Pending() }
-        return AsyncKVUpdate(changes: Array(changes.dropFirst(deliveredCount)), revision: revision)
+        return try batch.get()
     }
 }
 
@@ -146,7 +97,7 @@ private struct EtcdWatch {
                                 continue
                             }
                             if !changes.isEmpty { (refusals, backoff) = (0, Backoff()) }
-                            results.yield(.success(AsyncKVUpdate(changes: changes, revision: watch.reported)))
+                            results.yield(.success(KVChangeSet(changes, revision: watch.reported)))
                             guard await demand.next() != nil else { return }
                         case .interrupted:
                             throw KVStoreError(.unavailable(.server), .changes, detail: "the watch was ended")

@@ -5,7 +5,7 @@ import ForgeKVStore
 struct EtcdWatchState: Sendable {
     /// The result of a message.
     enum Output: Hashable, Sendable {
-        case changes([AsyncKVChange])
+        case changes([KVChange])
 
         /// The server has ended the watch; a new connection continues.
         case interrupted
@@ -24,7 +24,7 @@ struct EtcdWatchState: Sendable {
     private(set) var next: UInt64?
 
     /// The changes of a transaction whose last event has not arrived.
-    private var unfinished: [AsyncKVChange] = []
+    private var unfinished: [KVChange] = []
 
     /// The cluster of the last connection.
     private var clusterID: String?
@@ -71,7 +71,7 @@ struct EtcdWatchState: Sendable {
         let events = message.events ?? []
         // Nothing of a message that is not valid is reported.
         guard events.allSatisfy({ 1..<UInt64(Int64.max) ~= $0.kv.entry.revision }) else { return .interrupted }
-        var changes: [AsyncKVChange] = []
+        var changes: [KVChange] = []
         if message.created == true, needsResync {
             needsResync = false
             changes.append(.resync)

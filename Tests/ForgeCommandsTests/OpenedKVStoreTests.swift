@@ -43,7 +43,7 @@ private final class PagedStore: AsyncKVStoring {
         return try await base.commit(batch, timeToLive: timeToLive)
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
         base.changes(prefix: prefix, from: revision)
     }
 }

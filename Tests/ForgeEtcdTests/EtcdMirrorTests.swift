@@ -88,9 +88,9 @@ struct EtcdMirrorTests {
         try await mirror.wait(upTo: .seconds(60))
         let seen = Mutex<[Int]>([])
         let count = KVKey<Int>("count")
-        let observation = mirror.observeChanges { [unowned mirror] _ in
-            if let value = mirror.get(count) { seen.withLock { $0.append(value) } }
-        }
+        let values = mirror.values(of: count)
+        let following = Task { for await case let value? in values { seen.withLock { $0.append(value) } } }
+        defer { following.cancel() }
         for round in 1...rounds {
             try await other.repeating { try await $0.set(KVKey<Int>("removed"), value: round) }
             try await other.repeating { try await $0.set(KVKey<Int>("round \(round)"), value: round) }
@@ -108,7 +108,6 @@ struct EtcdMirrorTests {
         }
         let inOrder = seen.withLock { $0 == $0.sorted() }
         #expect(inOrder)
-        withExtendedLifetime(observation) {}
     }
 
     @Test("after 20 cut connections nothing is missed or out of order")
@@ -122,9 +121,9 @@ struct EtcdMirrorTests {
         try await mirror.wait(upTo: .seconds(60))
         let seen = Mutex<[Int]>([])
         let count = KVKey<Int>("count")
-        let observation = mirror.observeChanges { [unowned mirror] _ in
-            if let value = mirror.get(count) { seen.withLock { $0.append(value) } }
-        }
+        let values = mirror.values(of: count)
+        let following = Task { for await case let value? in values { seen.withLock { $0.append(value) } } }
+        defer { following.cancel() }
         for round in 1...20 {
             try await mirror.wait(for: other.set("removed", round), upTo: .seconds(60))
             #expect(mirror.contains(KVKey<Int>("removed")))
@@ -138,7 +137,6 @@ struct EtcdMirrorTests {
         #expect(try mirror.numbers.count == 21)
         let inOrder = seen.withLock { $0 == $0.sorted() }
         #expect(inOrder)
-        withExtendedLifetime(observation) {}
     }
 
     @Test("begins with its copy while the server is down, and replaces it by the content of a new cluster")

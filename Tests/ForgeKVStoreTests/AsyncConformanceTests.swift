@@ -47,19 +47,19 @@ import Testing
         let base = InMemoryKVStore()
         let store = LocalAsyncKVStore(base)
         var changes = store.changes(prefix: "n.", from: nil).makeAsyncIterator()
-        #expect(try await changes.nextUpdate()?.changes == [.resync])
+        #expect(try await changes.nextSet()?.changes == [.resync])
         try base.batch { batch in
             for number in 0..<100 { try batch.set(KVKey<Int>("n.\(number)"), value: number) }
             try batch.set(KVKey<Int>("m"), value: 1)
         }
-        let added = try await changes.nextUpdate()
+        let added = try await changes.nextSet()
         #expect(added?.changes.count == 100)
         #expect(added?.revision == nil)
         try base.batch { batch in
             for number in 0..<50 { batch.remove(KVKey<Int>("n.\(number)")) }
             try batch.set(KVKey<Int>("n.99"), value: 0)
         }
-        let removed = try #require(try await changes.nextUpdate()).changes
+        let removed = try #require(try await changes.nextSet()).changes
         #expect(removed.count == 51)
         let entry = try base.entry(named: "n.99")
         #expect(removed.contains(.changed(name: "n.99", entry: entry, revision: nil)))
@@ -98,7 +98,7 @@ import Testing
         let base = try await run(check) { base in
             try await base.set(KVKey<Int>("a"), value: 7)
             return (
-                NamespacedAsyncKVStore(base, namespace: "n/s"), NamespacedAsyncKVStore(base, namespace: "n/s")
+                NamespacedKVStore(base, namespace: "n/s"), NamespacedKVStore(base, namespace: "n/s")
             )
         }
         #expect(try await base.read(KVKey<Int>("a")) == 7)
@@ -106,7 +106,7 @@ import Testing
 
     @Test("a store that is recorded conforms", arguments: ConformanceChecks.asyncKeyValueStore)
     func recorded(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
-        try await run(check) { (RecordingAsyncKVStore($0), RecordingAsyncKVStore($0)) }
+        try await run(check) { (RecordingKVStore($0), RecordingKVStore($0)) }
     }
 
     @Test("a store whose calls may fail conforms while none does", arguments: ConformanceChecks.asyncKeyValueStore)
@@ -117,7 +117,7 @@ import Testing
     @Test("errors in a namespace have the caller's name")
     func namesOfErrors() async throws {
         let base = LocalAsyncKVStore(InMemoryKVStore())
-        let store = NamespacedAsyncKVStore(base, namespace: "n")
+        let store = NamespacedKVStore(base, namespace: "n")
         let name = String(repeating: "x", count: 1024)
         let error = await #expect(throws: KVStoreError.self) { try await store.set(KVKey<Int>(name), value: 1) }
         #expect(error?.code == .invalidKey)
@@ -128,7 +128,7 @@ import Testing
     func faults() async throws {
         let base = LocalAsyncKVStore(InMemoryKVStore())
         let store = FaultingAsyncKVStore(base) { call in
-            guard call.operation == .batch else { return nil }
+            guard call.operation == .commit else { return nil }
             return call.names == ["before"] ? .before(.unavailable(.server)) : .after(.unknownOutcome)
         }
         for (name, code) in [("before", KVStoreError.Code.unavailable(.server)), ("after", .unknownOutcome)] {
@@ -146,14 +146,14 @@ import Testing
         let base = InMemoryKVStore()
         let fault = Mutex<FaultingAsyncKVStore<LocalAsyncKVStore>.Fault?>(nil)
         let store = FaultingAsyncKVStore(LocalAsyncKVStore(base)) { call in
-            call == AsyncKVStoreCall(.changes, ["p/"]) ? fault.withLock { $0 } : nil
+            call == KVStoreCall(.changes, ["p/"]) ? fault.withLock { $0 } : nil
         }
         var iterator = store.changes(prefix: "p/", from: nil).makeAsyncIterator()
         #expect(try await iterator.next() == .resync)
         try base.set(KVKey<Int>("p/a"), value: 1)
         for planned in [FaultingAsyncKVStore<LocalAsyncKVStore>.Fault.before(.unavailable(.server)), .after(.timeout)] {
             fault.withLock { $0 = planned }
-            let error = await #expect(throws: KVStoreError.self) { _ = try await iterator.nextUpdate() }
+            let error = await #expect(throws: KVStoreError.self) { _ = try await iterator.nextSet() }
             #expect(error?.operation == .changes)
             #expect(
                 planned == .before(.unavailable(.server))
@@ -165,7 +165,7 @@ import Testing
 
     @Test("a record contains operations and names in order, and no values")
     func recording() async throws {
-        let store = RecordingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore()))
+        let store = RecordingKVStore(LocalAsyncKVStore(InMemoryKVStore()))
         let key = KVKey<Int>("a")
         _ = try await store.capabilities()
         try await store.set(KVKey<String>("name\n"), value: "secret")
@@ -177,9 +177,10 @@ import Testing
             try await store.createIfAbsent(key, value: 1, timeToLive: .seconds(1))
         }
         let calls = store.calls
-        #expect(calls.map(\.operation) == [.capabilities, .batch, .read, .batch, .keys, .keys, .changes, .batch])
+        #expect(
+            calls.map(\.operation) == [.capabilities, .commit, .entry, .commit, .keys, .entries, .changes, .commit])
         #expect(calls.map(\.names) == [[], ["name\n"], ["a"], ["a", "a"], ["p/"], ["q/"], ["r/"], ["a", "a"]])
-        #expect(calls[1].description == "batch \"name\\u{a}\"")
+        #expect(calls[1].description == "commit \"name\\u{a}\"")
         var dumped = ""
         dump(calls, to: &dumped)
         #expect(!dumped.contains("secret"))

@@ -38,7 +38,7 @@ private final class FiveCallStore: KVStoring {
 
     @Test("a reactive store works over the five required calls")
     func reactive() async throws {
-        let reactive = ReactiveKVStore(AnyKVStore(store))
+        let reactive = ReactiveKVStore(FiveCallStore())
         let key = KVKey<Int>("a")
         var values = reactive.stream(key).makeAsyncIterator()
         try reactive.set(key, value: 1)

@@ -65,16 +65,21 @@ private final class Probe: KVTransactionalStoring {
     func commit(_ batch: KVBatch) throws { count(.commit) }
     func synchronize() throws { count(.synchronize) }
 
-    private let others = Mutex((observations: 0, issues: 0))
-    var observationCount: Int { others.withLock { $0.observations } }
+    private let others = Mutex((subscriptions: 0, issues: 0))
+    var subscriptionCount: Int { others.withLock { $0.subscriptions } }
     var issueCount: Int { others.withLock { $0.issues } }
 
-    func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        others.withLock { $0.observations += 1 }
-        return KVObservation {}
+    func subscribe(to scope: KVScope) -> KVChanges? {
+        others.withLock { $0.subscriptions += 1 }
+        return KVChanges { nil }
     }
 
     func report(_ issue: KVStoreIssue) { others.withLock { $0.issues += 1 } }
+}
+
+extension KVStoreCall.Operation {
+    /// The calls of a store on this machine.
+    fileprivate static let local = allCases.filter { ![.capabilities, .entries, .changes].contains($0) }
 }
 
 @Suite("Every layer forwards every requirement of a key-value store")
@@ -97,7 +102,6 @@ struct LayerForwardingTests {
             make: { FallbackKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
         "recording": Layer(make: { RecordingKVStore($0) }),
         "reactive": Layer(make: { ReactiveKVStore($0) }),
-        "erased": Layer(make: { AnyKVTransactionalStore($0) }),
         "migrating, new": Layer(
             make: { MigratingKVStore(from: InMemoryKVStore(), to: $0) }, instead: [.get: .read]),
         "expiring": Layer(
@@ -105,7 +109,7 @@ struct LayerForwardingTests {
             instead: [.get: .read, .contains: .read, .rawValue: .read, .setRawValue: .set]),
     ]
 
-    @Test(arguments: layers.keys.sorted(), KVStoreCall.Operation.allCases)
+    @Test(arguments: layers.keys.sorted(), KVStoreCall.Operation.local)
     func forwards(_ name: String, _ operation: KVStoreCall.Operation) throws {
         let layer = try #require(Self.layers[name])
         let probe = Probe()
@@ -138,6 +142,7 @@ struct LayerForwardingTests {
         case .snapshot: _ = try store.snapshot()
         case .commit: try store.batch { $0.remove(key) }
         case .synchronize: try store.synchronize()
+        case .capabilities, .entries, .changes: Issue.record("a call of stores on servers")
         }
     }
 
@@ -163,20 +168,24 @@ struct LayerForwardingTests {
             + Self.functions(
                 after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVStoring.swift")
         // These pass on no value, and have a test of their own.
-        let recorded = required.filter { !["report", "observeChanges"].contains($0) }
-        #expect(recorded.sorted() == KVStoreCall.Operation.allCases.map(\.rawValue).sorted())
+        let recorded = required.filter { !["report", "subscribe"].contains($0) }
+        #expect(recorded.sorted() == KVStoreCall.Operation.local.map(\.rawValue).sorted())
+        let remote = try Self.functions(after: "public protocol AsyncKVStoring: Sendable {", in: "AsyncKVStoring.swift")
+        #expect(Set(recorded + remote) == Set(KVStoreCall.Operation.allCases.map(\.rawValue)))
     }
 
     @Test(
-        "every layer forwards observations and issues", arguments: layers.keys.sorted() + ["erased, not transactional"])
-    func observes(_ name: String) throws {
+        "every layer forwards subscriptions and issues", arguments: layers.keys.sorted())
+    func subscribes(_ name: String) throws {
         let probe = Probe()
-        let store: any KVStoring = if let layer = Self.layers[name] { layer.make(probe) } else { AnyKVStore(probe) }
-        let observation = try #require(store.observeChanges { _ in })
-        #expect(probe.observationCount == 1)
+        let store = try #require(Self.layers[name]).make(probe)
+        // A reactive store finds out whether its base store reports changes.
+        #expect(probe.subscriptionCount == (name == "reactive" ? 1 : 0))
+        let changes = store.subscribe(to: .prefix(""))
+        #expect(changes != nil)
+        #expect(probe.subscriptionCount == (name == "reactive" ? 2 : 1))
         store.report(.tornTail(sizeInBytes: 1))
         #expect(probe.issueCount == 1)
-        withExtendedLifetime(observation) {}
     }
 
     @Test("layers with defaults or migration also read the second store")

@@ -6,7 +6,7 @@ import Synchronization
 import Testing
 
 /// A store that fails at a chosen write.
-private final class StumblingKVStore: KVReadForwarding, KVTransactionalStoring {
+private final class StumblingKVStore: KVLayer, KVTransactionalStoring {
     let base: InMemoryKVStore
     private let left = Mutex(Int.max)
 

@@ -126,7 +126,7 @@ struct TransferTests {
 
     @Test("a store that alters values is detected")
     func verification() throws {
-        struct Forgetful: KVReadForwarding, KVWriteForwarding, KVRawStoring {
+        struct Forgetful: KVLayer, KVRawStoring {
             let base = InMemoryKVStore()
             func setRawValue(_ bytes: [UInt8], named name: String) throws {
                 try base.setRawValue(bytes.dropLast() + [0], named: name)

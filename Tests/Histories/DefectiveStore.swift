@@ -64,7 +64,7 @@ package final class DefectiveStore: AsyncKVStoring {
         return revision
     }
 
-    package func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+    package func changes(prefix: String, from revision: UInt64?) -> KVChanges {
         base.changes(prefix: prefix, from: revision)
     }
 }

@@ -6,7 +6,7 @@ package final class WatchRecorder: Sendable {
     package enum Event: Hashable, Sendable {
         case resync
 
-        /// A name has a new value, or became absent; `revision` is that of ``AsyncKVChange``.
+        /// A name has a new value, or became absent; `revision` is that of ``KVChange``.
         case changed(name: String, entry: HistoryObservation, revision: UInt64?)
     }
 
@@ -63,7 +63,7 @@ package final class WatchRecorder: Sendable {
     /// Whether all changes before a mark have been seen.
     package func hasSeen(mark value: Int) -> Bool { state.withLock { $0.mark >= value } }
 
-    private func receive(_ change: AsyncKVChange, _ store: any AsyncKVStoring) async throws(KVStoreError) {
+    private func receive(_ change: KVChange, _ store: any AsyncKVStoring) async throws(KVStoreError) {
         switch change {
         case .resync:
             state.withLock { $0.events.append(.resync) }

@@ -76,7 +76,7 @@ private struct FailingStore: AsyncKVStoring {
         throw KVStoreError(code, .batch)
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
         base.changes(prefix: prefix, from: revision)
     }
 }

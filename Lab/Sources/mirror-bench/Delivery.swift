@@ -121,16 +121,20 @@ enum Delivery {
         return try await times(count, writer, arrivals)
     }
 
-    /// The mirror's figure includes the notification of an observer, by which it is seen.
+    /// The mirror's figure includes the delivery to a subscriber, by which it is seen.
     private static func mirrorTimes(
         _ count: Int, _ reader: EtcdKVStore, _ writer: EtcdKVStore
     ) async throws -> [Double] {
         let mirror = try MirroredKVStore(reader)
         try await mirror.wait(upTo: .seconds(60))
         let arrivals = Arrivals()
-        let observation = mirror.observeChanges { _ in arrivals.arrive() }
+        let changes = mirror.subscribe(to: .prefix(""))
+        let task = Task {
+            var iterator = changes?.makeAsyncIterator()
+            while try await iterator?.nextSet() != nil { arrivals.arrive() }
+        }
+        defer { task.cancel() }
         let times = try await times(count, writer, arrivals)
-        withExtendedLifetime(observation) {}
         try await mirror.close()
         return times
     }

@@ -1,166 +1,345 @@
-/// The changes of a key's value with their revisions; otherwise like ``KVStream``.
-public struct KVChanges<Value: Codable & Sendable>: AsyncSequence, Sendable {
-    public typealias Element = KVChange<Value>
-    public typealias Failure = Never
+public import ForgeFileSystem
+import Synchronization
 
-    private let subscription: KVSubscription<Value>
+/// The names whose changes a subscription reports.
+public enum KVScope: Sendable {
+    /// One key. At most `limit` undelivered changes are kept: beyond that, a new change replaces the last one, so that
+    /// changes stay in order and the last one always arrives.
+    case key(String, limit: Int = 128)
 
-    init(_ subscription: KVSubscription<Value>) {
-        self.subscription = subscription
+    /// All names with a prefix, compared byte by byte. Of each name the last undelivered change is kept; if there are
+    /// more than 10,000 names, or their values exceed 64 MiB, they become ``KVChange/resync``.
+    case prefix(String)
+}
+
+/// A change of a store.
+public enum KVChange: Sendable {
+    /// A name has changed; its entry is nil if it became absent. The revision, if the store replays changes, is the one
+    /// from which a later sequence continues after this change. Inside a batch, it repeats the changes of the batch.
+    case changed(name: String, entry: KVEntry?, revision: UInt64?)
+
+    /// Changes may have been missed: read again what you need. Every later change is reported.
+    case resync
+}
+
+extension KVChange {
+    /// The name that has changed; nil for ``resync``.
+    var name: String? {
+        guard case .changed(let name, _, _) = self else { return nil }
+        return name
+    }
+}
+
+/// Names are compared by their bytes.
+extension KVChange: Hashable {
+    public static func == (left: KVChange, right: KVChange) -> Bool {
+        switch (left, right) {
+        case (.resync, .resync): true
+        case (.changed(let name, let entry, let revision), .changed(let otherName, let otherEntry, let otherRevision)):
+            name.utf8.elementsEqual(otherName.utf8) && entry == otherEntry && revision == otherRevision
+        default: false
+        }
     }
 
-    public func makeAsyncIterator() -> Iterator { Iterator(subscription: subscription) }
+    public func hash(into hasher: inout Hasher) {
+        guard case .changed(let name, let entry, let revision) = self else { return }
+        for byte in name.utf8 { hasher.combine(byte) }
+        hasher.combine(entry)
+        hasher.combine(revision)
+    }
+}
+
+/// Changes that a subscription reports at once: complete batches.
+public struct KVChangeSet: Hashable, Sendable {
+    /// The changes, in order; empty for a notice that nothing has changed.
+    public var changes: [KVChange]
+
+    /// The revision up to which every change has been reported; nil if the store does not tell.
+    public var revision: UInt64?
+
+    /// Creates a set of changes.
+    public init(_ changes: [KVChange], revision: UInt64? = nil) {
+        self.changes = changes
+        self.revision = revision
+    }
+}
+
+/// The changes of a store: of one on this machine (``KVStoring/subscribe(to:)``), or of one on servers
+/// (``AsyncKVStoring/changes(prefix:from:)``).
+///
+/// It ends when the consuming task is cancelled, or the store ends it; releasing the sequence and its iterators frees
+/// the subscription. It has a single consumer: each element is delivered once. After an error it continues with the
+/// next call of `next`, beginning with `.resync` if changes may have been missed. Only stores on servers throw.
+public struct KVChanges: AsyncSequence, Sendable {
+    public typealias Element = KVChange
+    public typealias Failure = KVStoreError
+    typealias Source = @Sendable () async throws(KVStoreError) -> KVChangeSet?
+
+    private let source: Source
+
+    /// The subscriptions that the changes come from, for ``ReactiveKVStore/settled()``.
+    let handles: [ChangeHub.Handle]
+
+    /// Creates the sequence of the results of `next`, for the implementation of a store or layer.
+    ///
+    /// - Parameter next: Waits for the next changes; returns nil at the end, and if the task is cancelled. When the
+    ///   sequence is released, so is what the closure refers to.
+    public init(next: @escaping @Sendable () async throws(KVStoreError) -> KVChangeSet?) {
+        self.init(next, handles: [])
+    }
+
+    init(_ source: @escaping Source, handles: [ChangeHub.Handle]) {
+        self.source = source
+        self.handles = handles
+    }
+
+    public func makeAsyncIterator() -> Iterator { Iterator(source: source) }
 
     /// The iterator of a sequence of changes.
     public struct Iterator: AsyncIteratorProtocol {
-        fileprivate let subscription: KVSubscription<Value>
+        fileprivate let source: Source
 
-        public mutating func next() async -> KVChange<Value>? {
-            await subscription.next()
+        /// What ``next()`` has left of the last set.
+        private var rest: ArraySlice<KVChange> = []
+        private var revision: UInt64?
+
+        fileprivate init(source: @escaping Source) { self.source = source }
+
+        public mutating func next() async throws(KVStoreError) -> KVChange? { try await next(isolation: nil) }
+
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(KVStoreError) -> KVChange? {
+            while rest.isEmpty {
+                guard let set = try await source() else { return nil }
+                (rest, revision) = (set.changes[...], set.revision)
+            }
+            return rest.removeFirst()
         }
 
-        public mutating func next(isolation actor: isolated (any Actor)?) async -> KVChange<Value>? {
-            await subscription.next(isolation: actor)
+        /// The next changes that belong together, such as those of a batch, or a notice that nothing has changed; nil at
+        /// the end. What ``next()`` has left of the last ones comes first.
+        public mutating func nextSet() async throws(KVStoreError) -> KVChangeSet? {
+            guard rest.isEmpty else {
+                defer { rest = [] }
+                return KVChangeSet(Array(rest), revision: revision)
+            }
+            return try await source()
+        }
+    }
+
+    /// The changes that `transform` returns for each name and entry, for the implementation of a layer; nil leaves a
+    /// change out. It is called by the consumer, with no lock held.
+    public func mapChanges(
+        _ transform: @escaping @Sendable (_ name: String, _ entry: KVEntry?) -> (name: String, entry: KVEntry?)?
+    ) -> KVChanges {
+        let source = source
+        return KVChanges(
+            { () async throws(KVStoreError) -> KVChangeSet? in
+                while var set = try await source() {
+                    let isEmpty = set.changes.isEmpty
+                    set.changes = set.changes.compactMap { change in
+                        guard case .changed(let name, let entry, let revision) = change else { return change }
+                        return transform(name, entry).map {
+                            .changed(name: $0.name, entry: $0.entry, revision: revision)
+                        }
+                    }
+                    if !set.changes.isEmpty || isEmpty || set.revision != nil { return set }
+                }
+                return nil
+            }, handles: handles)
+    }
+
+    /// The changes after a first element.
+    func beginning(with change: KVChange) -> KVChanges {
+        let source = source
+        let first = Once(KVChangeSet([change]))
+        return KVChanges(
+            { () async throws(KVStoreError) -> KVChangeSet? in
+                if let first = first.take() { return first }
+                return try await source()
+            }, handles: handles)
+    }
+
+    private final class Once: Sendable {
+        private let value: Mutex<KVChangeSet?>
+
+        init(_ value: KVChangeSet) { self.value = Mutex(value) }
+
+        func take() -> KVChangeSet? {
+            value.withLock { value in
+                defer { value = nil }
+                return value
+            }
         }
     }
 }
 
-/// A subscription; it ends when the last stream and iterator that refer to it are released.
-final class KVSubscription<Value: Codable & Sendable>: Sendable {
-    private let buffer: KVStreamBuffer<Value>
-    private let change: @Sendable (KVStreamElement<Value>) -> KVChange<Value>?
-    private let cancel: @Sendable () -> Void
+// MARK: The hub of a store
 
+extension ChangeHub {
+    /// The changes of a store for one subscriber; those of a key begin with its present entry.
+    ///
     /// - Parameters:
-    ///   - buffer: The elements.
-    ///   - change: Decodes an element, or returns nil to skip it. Called by the consumer, without any lock held.
-    ///   - cancel: Ends the subscription.
+    ///   - scope: The names.
+    ///   - current: The present entry of a name: what every write has stored that appended its change before the call.
+    /// - Returns: The changes. They do not keep the store.
+    public func changes(in scope: KVScope, current: (_ name: String) -> KVEntry?) -> KVChanges {
+        changes(in: scope, retaining: nil, current: current)
+    }
+
+    /// The same; `object` is released with the subscription.
+    func changes(
+        in scope: KVScope, retaining object: (any Sendable)?, current: (_ name: String) -> KVEntry?
+    ) -> KVChanges {
+        let subscription = subscribe(to: Scope(scope))
+        switch scope {
+        // After this call, no write that missed the subscription is still to become visible.
+        case .prefix(let prefix): _ = current(prefix)
+        case .key(let name, _): begin(subscription.handle) { current(name) }
+        }
+        return KVChanges(subscription, retaining: object)
+    }
+
+    /// Begins a subscription to a name with the present entry, in the place of the changes that the entry shows.
+    func begin(_ handle: Handle, current: () -> KVEntry?) {
+        // If writers always interfere, the first change may be that of a later write.
+        for _ in 0..<64 {
+            let count = handle.appendedCount
+            let entry = current()
+            if handle.begin(with: entry?.bytes, revision: entry?.revision ?? 0, after: count) { break }
+        }
+        wake()
+    }
+
+    /// Adds a change of a store.
+    @inline(never)
+    func append(_ name: KeyName, _ bytes: UnsafeRawBufferPointer?, _ revision: UInt64) {
+        append(Change(Array(name.string.utf8), bytes: bytes.map { Array($0) }, revision: revision))
+    }
+}
+
+extension ChangeHub.Scope {
+    init(_ scope: KVScope) {
+        switch scope {
+        case .key(let name, let limit): self = .name(Array(name.utf8), limit: limit)
+        case .prefix(let prefix): self = .prefix(Array(prefix.utf8))
+        }
+    }
+}
+
+extension ChangeHub.Change {
+    init(_ name: KeyName, _ bytes: [UInt8]?, _ revision: UInt64) {
+        self.init(Array(name.string.utf8), bytes: bytes, revision: revision)
+    }
+}
+
+extension KVChanges {
+    /// - Parameters:
+    ///   - subscription: The source of the changes.
+    ///   - object: Is released with the changes.
+    ///   - handles: The subscriptions that the changes went through before.
     init(
-        _ buffer: KVStreamBuffer<Value>, change: @escaping @Sendable (KVStreamElement<Value>) -> KVChange<Value>?,
-        cancel: @escaping @Sendable () -> Void
+        _ subscription: ChangeHub.Subscription, retaining object: (any Sendable)?,
+        after handles: [ChangeHub.Handle] = []
     ) {
-        self.buffer = buffer
-        self.change = change
-        self.cancel = cancel
-    }
-
-    deinit {
-        buffer.finish()
-        cancel()
-    }
-
-    func next(isolation actor: isolated (any Actor)? = #isolation) async -> KVChange<Value>? {
-        await withTaskCancellationHandler {
-            while let element = await buffer.next() {
-                if let change = change(element) { return change }
-            }
-            return nil
-        } onCancel: {
-            buffer.finish()
-            cancel()
-        }
+        self.init(
+            { () async throws(KVStoreError) -> KVChangeSet? in
+                defer { withExtendedLifetime(object) {} }
+                switch await subscription.next() {
+                case nil: return nil
+                case .resync: return KVChangeSet([.resync])
+                case .changes(let changes): return KVChangeSet(changes.map { KVChange($0) })
+                }
+            }, handles: handles + [subscription.handle])
     }
 }
 
-/// A change of a key's value.
-public struct KVChange<Value: Codable & Sendable>: Sendable {
-    /// The value; nil if the key is absent or its value is not of the key's type.
-    public var value: Value?
-
-    /// The revision of the value, as returned by ``KVTransactionalStoring/entry(named:)`` and accepted by
-    /// ``KVTransactionalStoring/compareAndSet(_:revision:value:)``; nil if the key is absent or the store keeps no
-    /// revisions.
-    public var revision: UInt64?
-
-    /// The sequence number of the write, counted by the ``ReactiveKVStore`` over all keys. The first element of a
-    /// subscription has the number of the last write before it, or 0.
-    public var write: UInt64
-
-    /// Creates a change.
-    public init(value: Value?, revision: UInt64?, write: UInt64) {
-        self.value = value
-        self.revision = revision
-        self.write = write
+extension KVChange {
+    fileprivate init(_ change: ChangeHub.Change) {
+        let entry = change.bytes.map { KVEntry(bytes: $0, revision: change.revision) }
+        self = .changed(name: String(decoding: change.name, as: UTF8.self), entry: entry, revision: nil)
     }
 }
 
-extension KVChange: Equatable where Value: Equatable {}
+// MARK: Two base stores
 
-/// The values of a key: the current one, then one after every change.
-///
-/// An element is nil if the key is absent or its value is not of the key's type. A write that does not change the
-/// encoded value produces no element. The stream ends when the consuming task is cancelled or the ``ReactiveKVStore``
-/// is released; releasing the stream ends the subscription. The stream does not keep the store alive: keep a reference
-/// to the store for as long as the stream is needed. It has a single consumer: each element is delivered once.
-public struct KVStream<Value: Codable & Sendable>: AsyncSequence, Sendable {
-    public typealias Element = Value?
-    public typealias Failure = Never
-
-    private let changes: KVChanges<Value>
-
-    init(_ changes: KVChanges<Value>) {
-        self.changes = changes
+extension KVChanges {
+    /// The changes of a store whose entries are those of `first` or, if it has none, of `second`.
+    ///
+    /// In a prefix, `second` may have an entry of a name that becomes absent in `first`, and `first` one that hides a
+    /// change of `second`: both are reported as ``KVChange/resync``. So is a name that becomes absent in `first` if
+    /// `second` is nil, which stands for a store that does not report its changes.
+    static func combining(_ first: KVChanges, over second: KVChanges?, in scope: KVScope) -> KVChanges {
+        guard let second else { return first.resyncingRemovals() }
+        let entries = CombinedEntries(scope)
+        let subscription = entries.hub.subscribe(to: ChangeHub.Scope(scope))
+        let forwarding = Forwarding([
+            Task { await entries.forward(first, isFirst: true) },
+            Task { await entries.forward(second, isFirst: false) },
+        ])
+        return KVChanges(
+            subscription, retaining: forwarding, after: first.handles + second.handles)
     }
 
-    public func makeAsyncIterator() -> Iterator { Iterator(changes: changes.makeAsyncIterator()) }
+    /// The changes with ``KVChange/resync`` for a name that becomes absent.
+    private func resyncingRemovals() -> KVChanges {
+        let source = source
+        return KVChanges(
+            { () async throws(KVStoreError) -> KVChangeSet? in
+                guard var set = try await source() else { return nil }
+                set.changes = set.changes.map { change in
+                    guard case .changed(_, nil, _) = change else { return change }
+                    return .resync
+                }
+                return set
+            }, handles: handles)
+    }
 
-    /// The iterator of a stream.
-    public struct Iterator: AsyncIteratorProtocol {
-        fileprivate var changes: KVChanges<Value>.Iterator
+    /// Tasks that end when it is released.
+    final class Forwarding: Sendable {
+        private let tasks: [Task<Void, Never>]
 
-        public mutating func next() async -> Value?? {
-            await changes.next().map(\.value)
+        init(_ tasks: [Task<Void, Never>]) { self.tasks = tasks }
+
+        deinit { for task in tasks { task.cancel() } }
+    }
+
+    /// What two stores have reported.
+    private final class CombinedEntries: Sendable {
+        let hub = ChangeHub()
+        private let isOfKey: Bool
+
+        /// The last entries of a key; nil if none was reported yet.
+        private let last = Mutex<(first: KVEntry??, second: KVEntry??)>((nil, nil))
+
+        init(_ scope: KVScope) {
+            if case .key = scope { isOfKey = true } else { isOfKey = false }
         }
 
-        public mutating func next(isolation actor: isolated (any Actor)?) async -> Value?? {
-            await changes.next(isolation: actor).map(\.value)
-        }
-    }
-}
-
-/// A store as the streams of its keys read it: downcast to the protocols it conforms to.
-struct KVStreamSource: Sendable {
-    let store: any KVStoring
-    let transactional: (any KVTransactionalStoring)?
-
-    init(_ store: some KVStoring) {
-        self.store = store.unerased
-        transactional = store.transactional
-    }
-
-    /// Pushes the current value, as it will be decoded by the consumer. Returns whether it differs from the last one.
-    func push<T>(_ key: KVKey<T>, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>) -> Bool {
-        guard isPresent else { return buffer.push(KVStreamElement(content: .absent, write: write)) }
-        do {
-            if let transactional {
-                let entry = try transactional.entry(named: key.name)
-                let content = entry.map { KVContent.bytes($0.bytes) } ?? .absent
-                return buffer.push(KVStreamElement(content: content, revision: entry?.revision, write: write))
+        func forward(_ changes: KVChanges, isFirst: Bool) async {
+            var iterator = changes.makeAsyncIterator()
+            while !Task.isCancelled {
+                do throws(KVStoreError) {
+                    guard let set = try await iterator.nextSet() else { return }
+                    for change in set.changes { receive(change, isFirst) }
+                } catch {
+                    hub.appendAll { _ in nil }
+                }
+                hub.wake()
             }
-            if let raw = store as? any KVRawStoring {
-                let content = try raw.rawValue(named: key.name).map { KVContent.bytes($0) } ?? .absent
-                return buffer.push(KVStreamElement(content: content, write: write))
-            }
-        } catch {
-            return buffer.push(KVStreamElement(content: .unknown, write: write))
         }
-        let value = store.get(key)
-        return buffer.push(KVStreamElement(content: KVContent(of: value, key), write: write, value: value))
-    }
 
-    /// Decodes an element. This may run code of the app, so it is called without any lock held.
-    func change<T>(_ element: KVStreamElement<T>, of key: KVKey<T>) -> KVChange<T> {
-        KVChange(value: value(element, of: key), revision: element.revision, write: element.write)
-    }
-
-    private func value<T>(_ element: KVStreamElement<T>, of key: KVKey<T>) -> T? {
-        guard case .bytes(let bytes) = element.content else { return element.value }
-        if let value = element.value { return value }
-        do {
-            return try ValueTable.decode(bytes, as: key)
-        } catch {
-            _ = store.get(key)  // Reports the value to the store's handler.
-            return nil
+        private func receive(_ change: KVChange, _ isFirst: Bool) {
+            guard case .changed(let name, let entry, _) = change else { return hub.appendAll { _ in nil } }
+            guard isOfKey else {
+                guard isFirst, let entry else { return hub.appendAll { _ in nil } }
+                return hub.append(ChangeHub.Change(KeyName(name), entry.bytes, entry.revision))
+            }
+            last.withLock { last in
+                if isFirst { last.first = .some(entry) } else { last.second = .some(entry) }
+                guard let first = last.first, let second = last.second else { return }
+                let entry = first ?? second
+                hub.append(ChangeHub.Change(KeyName(name), entry?.bytes, entry?.revision ?? 0))
+            }
         }
     }
 }

@@ -38,6 +38,7 @@ extension KVEngine {
             let bytes = InlineTypes.encode(value, by: &writer.encoder)
             guard bytes.count <= options.valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
             let revision = try append(.set, .set, key.identity, bytes, &writer)
+            if changes.hasSubscribers { changes.append(key.identity, bytes, revision) }
             return EntryContent(value, revision: revision, encodedSize: bytes.count)
         }
     }
@@ -50,6 +51,7 @@ extension KVEngine {
         defer { withExtendedLifetime(encoded) {} }
         return try replaceValue(of: key, readable: EntryContent.emptyKind) { (writer) throws(KVStoreError) in
             let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
+            if changes.hasSubscribers { changes.append(key.identity, encoded.bytes, revision) }
             return EntryContent(EncodedCell.copying(encoded.bytes, revision: revision, type: .encoded(key)))
         }
     }
@@ -76,7 +78,6 @@ extension KVEngine {
             try resolve(
                 unverified, key.identity, isReadable: OverwritePolicy.isReadable(unverified, as: key), &checked)
         }
-        if changes.hasObservers { changes.notify([key.identity]) }
         return checked?.issues ?? []
     }
 }
@@ -117,12 +118,12 @@ extension KVEngine {
                 guard unverified.isEmpty, batch.changesSomething(in: writer.table) else { return unverified }
                 let revision = try append(batch, operation, &writer)
                 batch.apply(to: &writer.table, last: revision)
+                if changes.hasSubscribers { changes.append(batch.reported(last: revision)) }
                 return []
             }
             guard !unverified.isEmpty else { break }
             for value in unverified { try resolve(value.cell, value.name, isReadable: value.isReadable, &checked) }
         }
-        if changes.hasObservers { changes.notify(batch.changedNames) }
         return checked?.issues ?? []
     }
 
@@ -130,8 +131,8 @@ extension KVEngine {
         try write(.removeAll) { (writer) throws(KVStoreError) in
             try appendRemoveAll(&writer)
             writer.table.removeAll()
+            changes.appendAll { _ in nil }
         }
-        if changes.hasObservers { changes.notify(nil) }
     }
 }
 
@@ -161,6 +162,7 @@ extension KVEngine {
                     try change(&writer, operation, &tasks, body)
                 }
             }
+        if changes.hasSubscribers { changes.wake() }
         if !tasks.isEmpty { run(tasks) }
         return result
     }

@@ -31,8 +31,8 @@ final class KVEngine: Sendable {
     let flushing = GroupCommit()
     let compacting = Mutex(())
 
-    /// The observers of changes, also of those by other processes while there is one.
-    let changes = ChangeObservers()
+    /// The changes for subscribers, also of other processes while there is a subscriber.
+    let changes = ChangeHub()
 
     /// Detects that this process is a forked child, which may not touch the store.
     let fork = ForkDetector()

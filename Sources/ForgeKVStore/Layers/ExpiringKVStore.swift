@@ -336,8 +336,18 @@ extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring 
 }
 
 extension ExpiringKVStore {
-    /// Observes writes; an expiration is not a write.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeChanges(handler)
+    /// Reports writes; an expiration is not a write. A value that this type did not store is reported as absent.
+    public func subscribe(to scope: KVScope) -> KVChanges? {
+        base.subscribe(to: scope)?.mapChanges { [self] name, entry in (name, entry.flatMap { unexpired($0, name) }) }
+    }
+
+    /// The entry of an unexpired value; nil for one that has expired, or that this type did not store.
+    private func unexpired(_ entry: KVEntry, _ name: String) -> KVEntry? {
+        do {
+            let kept = try kept(entry, name)
+            return kept.isExpired(at: now()) ? nil : KVEntry(bytes: kept.value, revision: entry.revision)
+        } catch {
+            return nil
+        }
     }
 }

@@ -9,7 +9,7 @@
 /// and ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key
 /// with a default is not absent. The store of defaults should be constant; if it is changed during a call, that call
 /// may see it before or after the change.
-public struct FallbackKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {
+public struct FallbackKVStore<Base: KVStoring, Defaults: KVStoring>: KVLayer, KVStoring {
     public let base: Base
     private let defaults: Defaults
 
@@ -38,8 +38,6 @@ public struct FallbackKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) || defaults.contains(key) }
-
-    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 extension FallbackKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRawStoring {
@@ -88,13 +86,12 @@ extension FallbackKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         }
         try base.commit(inner)
     }
-
-    public func synchronize() throws { try base.synchronize() }
 }
 
 extension FallbackKVStore {
-    /// Observes the base store, and the store of defaults if it reports changes.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        ChangeObservers.observe(base, and: defaults, handler)
+    /// Reports the changes of the base store, and those of the store of defaults if it reports any. Of a prefix, those
+    /// that may hide or show a default are ``KVChange/resync``.
+    public func subscribe(to scope: KVScope) -> KVChanges? {
+        base.subscribe(to: scope).map { .combining($0, over: defaults.subscribe(to: scope), in: scope) }
     }
 }

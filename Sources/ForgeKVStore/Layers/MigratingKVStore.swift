@@ -229,9 +229,10 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
 }
 
 extension MigratingKVStore {
-    /// Observes the new store, and the old one if it reports changes.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        ChangeObservers.observe(new, and: old, handler)
+    /// Reports the changes of the new store, and those of the old one if it reports any. Of a prefix, those that may
+    /// hide or show a value of the old store are ``KVChange/resync``.
+    public func subscribe(to scope: KVScope) -> KVChanges? {
+        new.subscribe(to: scope).map { .combining($0, over: old.subscribe(to: scope), in: scope) }
     }
 }
 

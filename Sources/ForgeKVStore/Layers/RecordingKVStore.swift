@@ -1,11 +1,13 @@
 import Synchronization
 
-/// A key-value store that records its calls: operations and names, never values.
+/// A key-value store, on this machine or on servers, that records its calls: operations and names, never values.
 ///
-/// A call is recorded before it is forwarded, so failed calls are included, and concurrent calls are in the order of
-/// arrival.
-public final class RecordingKVStore<Base: KVStoring>: KVStoring {
-    private let base: Base
+/// It records calls of the requirements of the protocols, so the record shows what the methods built on them cost: an
+/// ``AsyncKVStoring/update(_:default:timeToLive:_:)`` is an `entry` and a `commit` for each attempt. A call is recorded
+/// before it is forwarded, so failed calls are included, and concurrent calls are in the order of arrival. A call of
+/// ``AsyncKVStoring/changes(prefix:from:)`` is recorded once, not each change that it reports.
+public final class RecordingKVStore<Base: Sendable>: KVLayer {
+    public let base: Base
     private let recorded = Mutex<[KVStoreCall]>([])
 
     /// Records the calls of `base` made through this object.
@@ -20,13 +22,13 @@ public final class RecordingKVStore<Base: KVStoring>: KVStoring {
     public func clear() { recorded.withLock { $0 = [] } }
 
     private func record(_ operation: KVStoreCall.Operation, _ names: [String] = []) {
-        recorded.withLock { $0.append(KVStoreCall(operation, names)) }
+        record(KVStoreCall(operation, names))
     }
+
+    private func record(_ call: KVStoreCall) { recorded.withLock { $0.append(call) } }
 }
 
-// MARK: Values
-
-extension RecordingKVStore {
+extension RecordingKVStore: KVStoring where Base: KVStoring {
     public func get<T>(_ key: KVKey<T>) -> T? {
         record(.get, [key.name])
         return base.get(key)
@@ -58,8 +60,6 @@ extension RecordingKVStore {
     }
 }
 
-// MARK: Raw values
-
 extension RecordingKVStore: KVRawStoring where Base: KVRawStoring {
     public func keys() throws -> [String] {
         record(.keys)
@@ -82,8 +82,6 @@ extension RecordingKVStore: KVRawStoring where Base: KVRawStoring {
     }
 }
 
-// MARK: Transactions
-
 extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
     public func entry(named name: String) throws -> KVEntry? {
         record(.entry, [name])
@@ -96,7 +94,7 @@ extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalSt
     }
 
     public func commit(_ batch: KVBatch) throws {
-        record(.commit, batch.changes.map(\.name) + batch.requirements.map(\.name))
+        record(KVStoreCall(batch))
         try base.commit(batch)
     }
 
@@ -106,124 +104,71 @@ extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalSt
     }
 }
 
-extension RecordingKVStore {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeChanges(handler)
-    }
-}
-
-extension RecordingKVStore {
-    public func report(_ issue: KVStoreIssue) { base.report(issue) }
-}
-
-/// A recorded call of a key-value store: its operation and names, never values.
-public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
-    /// The operations of a store: one case for each requirement of ``KVStoring``, ``KVRawStoring`` and
-    /// ``KVTransactionalStoring``.
-    public enum Operation: String, Hashable, Sendable, CaseIterable {
-        case get, set, remove, contains, removeAll, read
-        case keys, rawValue, setRawValue, removeValue
-        case entry, snapshot, commit, synchronize
-    }
-
-    /// The operation.
-    public var operation: Operation
-
-    /// The names: none, one, or those that a batch changes and requires, in order.
-    public var names: [String]
-
-    /// Creates a recorded call.
-    public init(_ operation: Operation, _ names: [String] = []) {
-        self.operation = operation
-        self.names = names
-    }
-
-    /// `set "theme"`.
-    public var description: String {
-        ([operation.rawValue] + names.map { KeyName($0).description }).joined(separator: " ")
-    }
-}
-
-/// An asynchronous store that records its calls: operations and names, never values.
-///
-/// It records calls of the requirements of ``AsyncKVStoring``, so the record shows what the methods built on them cost:
-/// an ``AsyncKVStoring/update(_:default:timeToLive:_:)`` is a `.read` and a `.batch` for each attempt. A call is
-/// recorded before it is forwarded, so failed calls are included, and concurrent calls are in the order of arrival. A
-/// call of ``changes(prefix:from:)`` is recorded once, not each change that it reports.
-public final class RecordingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
-    private let base: Base
-    private let recorded = Mutex<[AsyncKVStoreCall]>([])
-
-    /// Records the calls of `base` made through this object.
-    public init(_ base: Base) {
-        self.base = base
-    }
-
-    /// The calls since the record was last cleared.
-    public var calls: [AsyncKVStoreCall] { recorded.withLock { $0 } }
-
-    /// Clears the record.
-    public func clear() { recorded.withLock { $0 = [] } }
-
-    private func record(_ call: AsyncKVStoreCall) {
-        recorded.withLock { $0.append(call) }
-    }
-
+extension RecordingKVStore: AsyncKVStoring where Base: AsyncKVStoring {
     public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
-        record(AsyncKVStoreCall(.capabilities))
+        record(.capabilities)
         return try await base.capabilities()
     }
 
     public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
-        record(AsyncKVStoreCall(.read, [name]))
+        record(.entry, [name])
         return try await base.entry(named: name)
     }
 
     public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
-        record(AsyncKVStoreCall(.keys, [prefix]))
+        record(.keys, [prefix])
         return try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(KVStoreError) -> AsyncKVEntryPage {
-        record(AsyncKVStoreCall(.keys, [prefix]))
+        record(.entries, [prefix])
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 
     @discardableResult
     public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
-        record(AsyncKVStoreCall(batch))
+        record(KVStoreCall(batch))
         return try await base.commit(batch, timeToLive: timeToLive)
     }
 
-    public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        record(AsyncKVStoreCall(.changes, [prefix]))
+    public func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        record(.changes, [prefix])
         return base.changes(prefix: prefix, from: revision)
     }
 }
 
-/// A call of an asynchronous store: its operation and names, never values.
-public struct AsyncKVStoreCall: Hashable, Sendable, CustomStringConvertible {
-    /// `.read`, `.batch` for every write, `.keys` for a page of names or values, `.changes` or `.capabilities`.
-    public var operation: KVStoreError.Operation
+/// A recorded call of a key-value store: its operation and names, never values.
+public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
+    /// The operations of a store: one case for each requirement of ``KVStoring``, ``KVRawStoring``,
+    /// ``KVTransactionalStoring`` and ``AsyncKVStoring``.
+    public enum Operation: String, Hashable, Sendable, CaseIterable {
+        case get, set, remove, contains, removeAll, read
+        case keys, rawValue, setRawValue, removeValue
+        case entry, snapshot, commit, synchronize
+        case capabilities, entries, changes
+    }
 
-    /// The name that is read, the prefix that is listed or followed, or the names that a batch changes and then those
-    /// that it requires, in order.
+    /// The operation.
+    public var operation: Operation
+
+    /// The names: none, one, the prefix that is listed or followed, or those that a batch changes and requires, in
+    /// order.
     public var names: [String]
 
     /// Creates a call.
-    public init(_ operation: KVStoreError.Operation, _ names: [String] = []) {
+    public init(_ operation: Operation, _ names: [String] = []) {
         self.operation = operation
         self.names = names
     }
 
     /// The call that commits a batch.
     public init(_ batch: KVBatch) {
-        self.init(.batch, batch.changes.map(\.name) + batch.requirements.map(\.name))
+        self.init(.commit, batch.changes.map(\.name) + batch.requirements.map(\.name))
     }
 
-    /// `batch "theme"`.
+    /// `set "theme"`.
     public var description: String {
         ([operation.rawValue] + names.map { KeyName($0).description }).joined(separator: " ")
     }

@@ -252,7 +252,7 @@ extension InMemoryKVStore {
     /// Stores a list in an empty store, in one write. Short values go to the table's arena, which takes less memory
     /// than an object for each.
     func load(_ list: MirroredList) throws(KVStoreError) {
-        try change(reporting: list.lazy.map { KeyName($0.name) }) { table in
+        try change { table in
             // Gives up the memory of values that were removed.
             table.removeAll()
             table.reserve(list.count)
@@ -263,19 +263,26 @@ extension InMemoryKVStore {
                     }
                 }
             }
+            guard changes.hasSubscribers else { return }
+            changes.append(list.map { ChangeHub.Change(KeyName($0.name), $0.entry.bytes, $0.entry.revision) })
         }
     }
 
-    /// Applies changes in one write, and reports to the observers the names whose bytes they change.
-    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) throws(KVStoreError) {
-        try change(reporting: names) { table in
-            for change in changes {
+    /// Applies changes in one write, and reports those of the names whose bytes they change.
+    func apply(_ mirrored: [MirroredChange], reporting names: [KeyName]) throws(KVStoreError) {
+        try change { table in
+            for change in mirrored {
                 if let entry = change.entry {
                     table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
                 } else {
                     table.remove(change.name)
                 }
             }
+            guard changes.hasSubscribers else { return }
+            let names = Set(names)
+            changes.append(
+                mirrored.filter { names.contains($0.name) }
+                    .map { ChangeHub.Change($0.name, $0.entry?.bytes, $0.entry?.revision ?? 0) })
         }
     }
 

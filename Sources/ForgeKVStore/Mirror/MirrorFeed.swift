@@ -14,6 +14,9 @@ final class MirrorFeed: Sendable {
     let copy: MirrorCopyWriter?
     private let task = Mutex<Task<Void, Never>?>(nil)
 
+    /// Wakes the calls of `wait`.
+    private let progress = ChangeHub()
+
     /// The largest number of values in a page of the next list.
     let pageLimit = Atomic(MirrorFeed.largestPage)
 
@@ -39,7 +42,7 @@ final class MirrorFeed: Sendable {
         }
         round?.cancel()
         task.withLock { $0 }?.cancel()
-        resumeWaiters(KVStoreError(.unavailable(.closed), .changes))
+        noteProgress()
     }
 
     func close() async throws {
@@ -89,13 +92,13 @@ final class MirrorFeed: Sendable {
             let asked = ContinuousClock.now
             let page = try await firstEntry()
             if !state.withLock({ $0.canContinue(with: page, asked: asked) }) { from = nil }
-            resumeWaiters()
+            noteProgress()
         }
         let supervisor = Task { await supervise() }
         defer { supervisor.cancel() }
         var changes = source.changes(prefix: "", from: from).makeAsyncIterator()
         var batch = MirrorBatch()
-        while let update = try await changes.nextUpdate() {
+        while let update = try await changes.nextSet() {
             state.withLock { $0.didHear() }
             batch.append(update)
             guard batch.isComplete else { continue }
@@ -115,7 +118,7 @@ final class MirrorFeed: Sendable {
         defer { state.withLock { $0.isAsking = false } }
         let page = try await firstEntry()
         state.withLock { $0.learn(page, question) }
-        resumeWaiters()
+        noteProgress()
     }
 
     /// Ends the round if its silence means that changes were missed.
@@ -141,7 +144,7 @@ final class MirrorFeed: Sendable {
 
     // MARK: Content
 
-    private func receive(_ update: AsyncKVUpdate) async throws {
+    private func receive(_ update: KVChangeSet) async throws {
         var changes: [MirroredChange] = []
         // The last revision of a name in this update, which is not in memory yet.
         var changed: [KeyName: UInt64?] = [:]
@@ -166,7 +169,7 @@ final class MirrorFeed: Sendable {
             try memory.apply(changes, reporting: names)
         }
         state.withLock { $0.didReceive(changes.count, upTo: position) }
-        resumeWaiters()
+        noteProgress()
     }
 
     private func list() async throws {
@@ -185,7 +188,7 @@ final class MirrorFeed: Sendable {
             }
         }
         state.withLock { $0.didList(position, asked: asked) }
-        resumeWaiters()
+        noteProgress()
     }
 
     /// Calls `body`, which changes the values of `names` in memory, or with nil of any name, and schedules the same
@@ -256,10 +259,11 @@ extension MirrorFeed {
     }
 }
 
-/// A call of `wait`.
-struct MirrorWaiter: Sendable {
-    var goal: MirrorState.Goal
-    var continuation: CheckedContinuation<KVStoreError?, Never>
+/// The goal of a wait, which may be replaced meanwhile.
+final class MirrorGoal: Sendable {
+    let value: Mutex<MirrorState.Goal>
+
+    init(_ goal: MirrorState.Goal) { value = Mutex(goal) }
 }
 
 extension MirrorFeed {
@@ -268,16 +272,14 @@ extension MirrorFeed {
     /// - Parameters:
     ///   - goal: The goal.
     ///   - end: The end of the wait.
-    ///   - adjust: Runs during the wait, and may replace the goal of the waiter with the given number.
+    ///   - adjust: Runs during the wait, and may replace the goal.
     /// - Throws: ``KVStoreError``: `.timeout`, `.cancelled`, or `.unavailable(.closed)` if the mirror is closed.
     func wait(
         for goal: MirrorState.Goal, until end: ContinuousClock.Instant,
-        adjusting adjust: (@Sendable (UInt64) async throws -> Void)? = nil
+        adjusting adjust: (@Sendable (MirrorGoal) async throws -> Void)? = nil
     ) async throws(KVStoreError) {
-        let id = state.withLock { state in
-            state.lastWaiter += 1
-            return state.lastWaiter
-        }
+        let goal = MirrorGoal(goal)
+        let progress = progress.subscribe(to: .prefix([]))
         let timer = Task { [self] in
             let patience = configuration.patience
             let pause = max(patience / 4, .milliseconds(1))
@@ -289,67 +291,33 @@ extension MirrorFeed {
                 guard let question else { continue }
                 Task { do { try await ask(question) } catch {} }
             }
-            finish(id, KVStoreError(.timeout, .changes, underlying: state.withLock { $0.failure }))
+            noteProgress()
         }
-        let adjustment = adjust.map { adjust in Task { try await adjust(id) } }
+        let adjustment = adjust.map { adjust in Task { try await adjust(goal) } }
         defer {
             timer.cancel()
             adjustment?.cancel()
         }
-        let failure = await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                add(MirrorWaiter(goal: goal, continuation: continuation), id, until: end)
-            }
-        } onCancel: {
-            finish(id, KVStoreError(.cancelled, .changes))
-        }
-        if let failure { throw failure }
-    }
-
-    private func add(_ waiter: MirrorWaiter, _ id: UInt64, until end: ContinuousClock.Instant) {
-        let (isDone, failure) = state.withLock { state -> (Bool, KVStoreError?) in
-            if isReached(waiter.goal, state) { return (true, nil) }
-            if state.isClosed { return (true, KVStoreError(.unavailable(.closed), .changes)) }
-            if Task.isCancelled { return (true, KVStoreError(.cancelled, .changes)) }
-            if ContinuousClock.now >= end { return (true, KVStoreError(.timeout, .changes)) }
-            state.waiters[id] = waiter
-            return (false, nil)
-        }
-        if isDone { waiter.continuation.resume(returning: failure) }
-    }
-
-    /// The names of a waiter's goal whose entries the mirror does not show.
-    func missingNames(of id: UInt64) -> Set<KeyName> {
-        state.withLock { state in
-            guard case .entries(let entries) = state.waiters[id]?.goal else { return [] }
-            return Set(entries.filter { !isReached(.entries([$0.key: $0.value]), state) }.keys)
+        while !isReached(goal.value.withLock { $0 }) {
+            let (isClosed, failure) = state.withLock { ($0.isClosed, $0.failure) }
+            if isClosed { throw KVStoreError(.unavailable(.closed), .changes) }
+            if Task.isCancelled { throw KVStoreError(.cancelled, .changes) }
+            if ContinuousClock.now >= end { throw KVStoreError(.timeout, .changes, underlying: failure) }
+            _ = await progress.next()
         }
     }
 
-    /// Replaces the goal of a waiter, unless its wait has ended.
-    func replaceGoal(of id: UInt64, by goal: MirrorState.Goal) {
-        state.withLock { $0.waiters[id]?.goal = goal }
-        resumeWaiters()
+    /// Lets the calls of `wait` look whether their goal is reached.
+    func noteProgress() {
+        progress.appendAll { _ in nil }
+        progress.wake()
     }
 
-    private func finish(_ id: UInt64, _ failure: KVStoreError) {
-        state.withLock { $0.waiters.removeValue(forKey: id) }?.continuation.resume(returning: failure)
-    }
-
-    /// Ends the waits whose goal is reached, or, with an error, all of them.
-    func resumeWaiters(_ failure: KVStoreError? = nil) {
-        let done = state.withLock { state in
-            let done = state.waiters.filter { failure != nil || isReached($0.value.goal, state) }
-            for id in done.keys { state.waiters.removeValue(forKey: id) }
-            return done.values.map(\.continuation)
-        }
-        for continuation in done { continuation.resume(returning: failure) }
-    }
-
-    private func isReached(_ goal: MirrorState.Goal, _ state: MirrorState) -> Bool {
+    /// Whether the mirror shows a goal.
+    func isReached(_ goal: MirrorState.Goal) -> Bool {
         switch goal {
-        case .caughtUp: state.isCaughtUp
-        case .revision(let revision): state.position.revision ?? 0 >= revision
+        case .caughtUp: state.withLock { $0.isCaughtUp }
+        case .revision(let revision): state.withLock { $0.position.revision ?? 0 >= revision }
         case .entries(let entries):
             entries.allSatisfy { name, revision in
                 let current = memory.revision(of: name)

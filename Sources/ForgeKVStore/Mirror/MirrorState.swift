@@ -84,8 +84,6 @@ struct MirrorState: Sendable {
 
     /// The task that reads the present connection.
     var round: Task<Void, any Error>?
-    var waiters: [UInt64: MirrorWaiter] = [:]
-    var lastWaiter: UInt64 = 0
 
     /// Begins at the position of a copy.
     init(_ position: Position) {

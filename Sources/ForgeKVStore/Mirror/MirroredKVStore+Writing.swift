@@ -127,7 +127,7 @@ extension MirroredKVStore {
             try await feed.commit(batch, timeToLive: timeToLive)
         }
 
-        public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        public func changes(prefix: String, from revision: UInt64?) -> KVChanges {
             feed.source.changes(prefix: prefix, from: revision)
         }
     }
@@ -164,19 +164,27 @@ extension MirrorFeed {
         forNames names: Set<KeyName>, until end: ContinuousClock.Instant
     ) async throws(KVStoreError) {
         let goal = MirrorState.Goal.entries(try await currentRevisions(of: names))
-        try await wait(for: goal, until: end) { [self] id in
+        try await wait(for: goal, until: end) { [self] goal in
             var pause = Duration.milliseconds(50)
             while true {
                 try await Task.sleep(for: pause)
                 let start = ContinuousClock.now
                 do throws(KVStoreError) {
-                    replaceGoal(of: id, by: .entries(try await currentRevisions(of: missingNames(of: id))))
+                    let new = MirrorState.Goal.entries(try await currentRevisions(of: missingNames(of: goal)))
+                    goal.value.withLock { $0 = new }
+                    noteProgress()
                 } catch {
                     // The goal so far may still be reached.
                 }
                 pause = max(min(pause * 2, .seconds(1)), .now - start)
             }
         }
+    }
+
+    /// The names of a goal whose entries the mirror does not show.
+    private func missingNames(of goal: MirrorGoal) -> Set<KeyName> {
+        guard case .entries(let entries) = goal.value.withLock({ $0 }) else { return [] }
+        return Set(entries.filter { !isReached(.entries([$0.key: $0.value])) }.keys)
     }
 
     private func currentRevisions(of names: Set<KeyName>) async throws(KVStoreError) -> [KeyName: UInt64?] {
@@ -190,7 +198,7 @@ extension MirrorFeed {
 ///
 /// A connection that ends discards them: the next one repeats the batch.
 struct MirrorBatch {
-    private var update = AsyncKVUpdate(changes: [])
+    private var update = KVChangeSet([])
 
     /// The revision of the last batch of which there is a value.
     private var last: UInt64 = 0
@@ -199,7 +207,7 @@ struct MirrorBatch {
     private var hasNoRevisions = true
 
     /// Adds what the stream has delivered.
-    mutating func append(_ next: AsyncKVUpdate) {
+    mutating func append(_ next: KVChangeSet) {
         // A list contains the changes before it.
         if next.changes.first == .resync { self = MirrorBatch() }
         for case .changed(_, let entry, .some) in next.changes {
@@ -214,7 +222,7 @@ struct MirrorBatch {
     var isComplete: Bool { update.revision.map { $0 >= last } ?? hasNoRevisions }
 
     /// Takes the changes.
-    mutating func take() -> AsyncKVUpdate {
+    mutating func take() -> KVChangeSet {
         defer { self = MirrorBatch() }
         return update
     }

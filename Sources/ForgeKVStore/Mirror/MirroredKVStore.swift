@@ -13,22 +13,21 @@ import Synchronization
 ///
 /// It lists the remote store once, in pages of one revision, and then follows its changes, as the informers of
 /// Kubernetes do. It needs a store that reports changes (``AsyncKVCapabilities/changes-swift.property``); with
-/// another one it stays empty, and ``failure`` says `.refused`. ``NamespacedAsyncKVStore`` mirrors a part of a store.
+/// another one it stays empty, and ``failure`` says `.refused`. ``NamespacedKVStore`` mirrors a part of a store.
 ///
 /// - Reads are those of ``InMemoryKVStore``: lock-free, without a system call. The revisions of entries are those of
 ///   the remote store. A read may be older than the remote store, never older than an earlier read; ``snapshot()``
 ///   shows whole batches.
 /// - The mirror continues from the last revision that the stream of changes or a list has delivered. It lists again if
 ///   the remote store cannot replay from there, if its identity has changed or its revision is lower, or if two
-///   successive streams miss changes. The list is applied as a difference: observers and readers see only what
+///   successive streams miss changes. The list is applied as a difference: subscribers and readers see only what
 ///   has changed. The mirror does not detect a store that was restored to an earlier state with the same identity, if
 ///   its revision has since passed that of the mirror.
 /// - While the remote store cannot be reached, the mirror keeps its position, also if `wait` is called.
 /// - Every ``Configuration/revisionCheckInterval`` the mirror asks for the revision of the remote store, by a read of
 ///   one entry. A stream that does not reach that revision and stays silent for ``Configuration/patience`` is opened
 ///   again.
-/// - Observers are called after the change is visible, with up to 1,000 names at a time; a slow one gets changes
-///   together, and nil, "any may have changed", if there are more.
+/// - Subscribers get a change after it has become visible.
 ///
 /// Writes go to the remote store: ``remote-swift.property`` has asynchronous ones, which return when the mirror shows
 /// them. The synchronous writes of ``KVStoring`` throw `.readOnly`, because code with an `any KVStoring` must not wait
@@ -138,9 +137,7 @@ public final class MirroredKVStore: KVRawStoring {
 }
 
 extension MirroredKVStore {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        feed.memory.observeChanges(handler)
-    }
+    public func subscribe(to scope: KVScope) -> KVChanges? { feed.memory.subscribe(to: scope) }
 }
 
 extension MirroredKVStore {

@@ -151,7 +151,7 @@ extension AsyncKVStoring {
     }
 
     /// The changes of all names from now on; see ``changes(prefix:from:)``.
-    public func changes() -> AsyncKVChanges { changes(prefix: "", from: nil) }
+    public func changes() -> KVChanges { changes(prefix: "", from: nil) }
 }
 
 extension KVEntry {

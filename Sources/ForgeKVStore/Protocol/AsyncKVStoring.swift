@@ -70,15 +70,15 @@ public protocol AsyncKVStoring: Sendable {
 
     /// The changes of the names with a prefix, by any client of the store.
     ///
-    /// Without a revision the first element is ``AsyncKVChange/resync``, and every change after it is reported: list
+    /// Without a revision the first element is ``KVChange/resync``, and every change after it is reported: list
     /// the names on each `.resync`, then follow the changes. Several changes of one name may be reported as the last.
     ///
     /// - Parameters:
     ///   - prefix: The prefix, compared byte by byte.
-    ///   - revision: The revision of an ``AsyncKVChange`` or an ``AsyncKVPage``: changes after it are reported, and
+    ///   - revision: The revision of an ``KVChange`` or an ``AsyncKVPage``: changes after it are reported, and
     ///     `.resync` comes first only if the store cannot replay them.
     /// - Returns: The changes, for one consumer.
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges
 }
 
 /// Some of the names of a store, in the order of their bytes.
@@ -154,15 +154,6 @@ extension AsyncKVStoring {
 
 /// The abilities and limits that a store declares, and that the conformance checks verify.
 public struct AsyncKVCapabilities: Hashable, Sendable {
-    /// Which writes may have requirements.
-    public enum ConditionalWrites: Hashable, Sendable {
-        /// None: every batch with a requirement is `.refused`.
-        case none
-
-        /// Batches with any number of changes and requirements.
-        case batches
-    }
-
     /// How changes are reported.
     public enum Changes: Hashable, Sendable {
         /// Not at all: ``AsyncKVStoring/changes(prefix:from:)`` throws `.refused`.
@@ -198,9 +189,6 @@ public struct AsyncKVCapabilities: Hashable, Sendable {
         public static func < (left: Durability, right: Durability) -> Bool { left.rawValue < right.rawValue }
     }
 
-    /// Which writes may have requirements.
-    public var conditionalWrites: ConditionalWrites
-
     /// The maximum number of names that a batch changes; nil without a limit. A larger batch is `.tooLarge` before
     /// anything is sent.
     public var maximumBatchSize: Int?
@@ -219,10 +207,9 @@ public struct AsyncKVCapabilities: Hashable, Sendable {
 
     /// Creates a declaration.
     public init(
-        conditionalWrites: ConditionalWrites, maximumBatchSize: Int?, expiry: Duration?, changes: Changes,
-        readConsistency: ReadConsistency, durability: Durability
+        maximumBatchSize: Int?, expiry: Duration?, changes: Changes, readConsistency: ReadConsistency,
+        durability: Durability
     ) {
-        self.conditionalWrites = conditionalWrites
         self.maximumBatchSize = maximumBatchSize
         self.expiry = expiry
         self.changes = changes

@@ -4,7 +4,7 @@ import Logging
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
-/// keep their promises. A custom store needs five calls; `read`, `report` and `observeChanges` have defaults.
+/// keep their promises. A custom store needs five calls; `read`, `report` and `subscribe` have defaults.
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
@@ -41,17 +41,17 @@ public protocol KVStoring: Sendable {
     /// the calling thread. The default logs it; a layer forwards it to its base store.
     func report(_ issue: KVStoreIssue)
 
-    /// Observes changes made by this process and, in a shared store, by others.
+    /// Subscribes to the changes of the store by this process and, in a shared store, by others.
     ///
-    /// ``FileKVStore`` and ``InMemoryKVStore`` report every change, ``UserDefaultsKVStore`` those made by its own
-    /// objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their base store. The default
-    /// reports none.
+    /// ``FileKVStore`` and ``InMemoryKVStore`` report every change in the order of the writes, ``UserDefaultsKVStore``
+    /// those made by its own objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their
+    /// base store. A change is reported after it has become visible to reads. The default reports none. A custom store
+    /// reports its changes with a ``ForgeFileSystem/ChangeHub``.
     ///
-    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
-    ///   at a time, in another thread, after the change has become visible to reads, and with no lock held; several
-    ///   changes may be reported together, and a call always follows the last of them.
-    /// - Returns: The observation, which ends when it is released; nil if the store does not report changes.
-    func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
+    /// - Parameter scope: The names. The changes of a key begin with its present entry, and leave out writes that do
+    ///   not change the bytes; those of a prefix begin with the first change.
+    /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes.
+    func subscribe(to scope: KVScope) -> KVChanges?
 }
 
 extension KVStoring {
@@ -59,7 +59,7 @@ extension KVStoring {
 
     public func report(_ issue: KVStoreIssue) { Logger(label: "ForgeKVStore").error("\(issue)") }
 
-    public func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation? { nil }
+    public func subscribe(to scope: KVScope) -> KVChanges? { nil }
 }
 
 /// A key-value store that can list its keys, and read and store encoded values of any type.
@@ -120,25 +120,6 @@ public protocol KVTransactionalStoring: KVRawStoring {
     ///
     /// - Throws: ``KVStoreError``.
     func synchronize() throws
-}
-
-/// A subscription to the changes of a store, which ends when the object is released.
-public final class KVObservation: Sendable {
-    private let cancel: @Sendable () -> Void
-
-    /// Creates an observation that calls `cancel` once, in its `deinit`.
-    public init(cancel: @escaping @Sendable () -> Void) {
-        self.cancel = cancel
-    }
-
-    /// Combines several observations; nil if there is none.
-    convenience init?(_ parts: KVObservation?...) {
-        let parts = parts.compactMap(\.self)
-        guard !parts.isEmpty else { return nil }
-        self.init { withExtendedLifetime(parts) {} }
-    }
-
-    deinit { cancel() }
 }
 
 /// Calls of other stores, declared unavailable so that the compiler suggests the right ones.

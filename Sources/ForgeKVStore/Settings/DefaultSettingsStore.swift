@@ -99,6 +99,7 @@ extension DefaultSettingsStore {
         func removeAll() throws { try store.removeAll() }
         func read<T>(_ key: KVKey<T>) throws -> T? { try store.read(key) }
         func report(_ issue: KVStoreIssue) { store.report(issue) }
+        func subscribe(to scope: KVScope) -> KVChanges? { store.subscribe(to: scope) }
     }
 }
 
@@ -114,9 +115,9 @@ final class ProcessSettingsStore: Sendable {
     private let standardOpening: Opening
     private let state = Mutex(State.unused)
 
-    /// The observers that were added while the device was locked.
-    private let waiting = ChangeObservers()
-    private let observation = Mutex<KVObservation?>(nil)
+    /// The changes for those who subscribed while the device was locked: of the store, once it is open.
+    private let waiting = ChangeHub()
+    private let forwarding = Mutex<KVChanges.Forwarding?>(nil)
 
     private enum State {
         case unused
@@ -191,32 +192,31 @@ final class ProcessSettingsStore: Sendable {
         }
         switch state {
         case .opened(let store, _):
-            if wasLocked {
-                observe(store)
-                waiting.notify(nil)
-            }
+            if wasLocked { forward(store) }
             return store
         case .locked(let error, _): throw error
         case .unused: preconditionFailure("a store was opened, or not")
         }
     }
 
-    /// Calls `handler` for the changes of the store once it is open, and when it is opened.
-    fileprivate func addWaiting(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        let observation = waiting.add(handler)
+    /// The changes of the store once it is open, and what it contains when it is opened.
+    fileprivate func subscribeWaiting(to scope: KVScope) -> KVChanges {
+        let changes = waiting.changes(in: scope) { _ in nil }
         // It may have been opened meanwhile.
-        if case .opened(let store, _) = state.withLock({ $0 }) {
-            observe(store)
-            waiting.notify(nil)
-        }
-        return observation
+        if case .opened(let store, _) = state.withLock({ $0 }) { forward(store) }
+        return changes
     }
 
-    /// Reports the changes of the store to the observers that were added before it was opened, if any.
-    private func observe(_ store: any DefaultSettingsStore.Store) {
-        guard waiting.hasObservers, observation.withLock({ $0 == nil }) else { return }
-        let new = store.observeChanges { [waiting] names in waiting.notify(names?.map(KeyName.init)) }
-        observation.withLock { $0 = new }
+    /// Reports the content and the changes of the store to those who subscribed before it was opened, if any.
+    private func forward(_ store: any DefaultSettingsStore.Store) {
+        guard waiting.hasSubscribers else { return }
+        let waiting = waiting
+        forwarding.withLock { forwarding in
+            guard forwarding == nil, let changes = store.subscribe(to: .prefix("")) else { return }
+            forwarding = KVChanges.Forwarding([Task { await waiting.forward(changes, of: store) }])
+        }
+        waiting.appendAll(store)
+        waiting.wake()
     }
 
     private static func state(_ opening: @escaping Opening) -> State {
@@ -295,14 +295,45 @@ private struct LockedSettingsStore: KVTransactionalStoring {
 
     func synchronize() throws { try opened(.synchronize).synchronize() }
 
-    func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        guard let store = openedIfPossible else { return process.addWaiting(handler) }
-        return store.observeChanges(handler)
+    func subscribe(to scope: KVScope) -> KVChanges? {
+        guard let store = openedIfPossible else { return process.subscribeWaiting(to: scope) }
+        return store.subscribe(to: scope)
     }
 
     func report(_ issue: KVStoreIssue) {
         if let store = openedIfPossible { return store.report(issue) }
         Logger(label: "ForgeKVStore").error("\(issue)")
+    }
+}
+
+extension ChangeHub {
+    /// Reports the changes of a store until the task is cancelled.
+    fileprivate func forward(_ changes: KVChanges, of store: any DefaultSettingsStore.Store) async {
+        var iterator = changes.makeAsyncIterator()
+        while !Task.isCancelled {
+            do throws(KVStoreError) {
+                guard let set = try await iterator.nextSet() else { return }
+                for change in set.changes {
+                    switch change {
+                    case .resync: appendAll(store)
+                    case .changed(let name, let entry, _):
+                        append(Change(KeyName(name), entry?.bytes, entry?.revision ?? 0))
+                    }
+                }
+            } catch {
+                appendAll(store)
+            }
+            wake()
+        }
+    }
+
+    /// Reports the content of a store.
+    fileprivate func appendAll(_ store: any DefaultSettingsStore.Store) {
+        let snapshot: KVSnapshot?
+        do { snapshot = try store.snapshot() } catch { snapshot = nil }
+        appendAll { name in
+            snapshot?[String(decoding: name, as: UTF8.self)].map { ($0.bytes, $0.revision) }
+        }
     }
 }
 

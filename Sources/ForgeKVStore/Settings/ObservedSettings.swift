@@ -17,8 +17,8 @@ import Synchronization
 /// It announces changes made through this object, the store itself, another wrapper or another process.
 /// (``UserDefaultsKVStore`` reports only writes of its own objects. Over a store that reports none, only those through
 /// this object are announced.) Each key is observed separately: a change of one
-/// does not re-evaluate observers of others, unless any key may have changed: after `removeAll`, after a batch of more
-/// than 1,000 names, and after another process has replaced the log of a shared store.
+/// does not re-evaluate observers of others, unless any key may have changed: after `removeAll`, and after a batch of more
+/// than 10,000 names.
 ///
 /// Announcements are made on one actor, by default the main actor: not by the assignment, but soon after the value has
 /// changed, and with no lock held. Several changes may be announced together; an announcement always follows the last
@@ -37,7 +37,7 @@ public final class ObservedSettings: Observable, Sendable {
     /// Where announced changes come from.
     private enum Source {
         case none
-        case store(KVObservation)
+        case store(Task<Void, Never>)
 
         /// This object, because the store does not report changes.
         case own(@Sendable (_ names: [String]?) -> Void)
@@ -57,12 +57,34 @@ public final class ObservedSettings: Observable, Sendable {
     ) {
         self.store = store
         // The actor may own this object.
-        let announce: @Sendable ([String]?) -> Void = { [weak self, weak actor] names in
+        let announce: @Sendable ([String]?) async -> Void = { [weak self, weak actor] names in
             guard let actor else { return }
-            Task { await self?.announce(names, on: actor) }
+            await self?.announce(names, on: actor)
         }
-        let source = store.observeChanges(announce).map { Source.store($0) } ?? .own(announce)
+        let source: Source =
+            if let changes = store.subscribe(to: .prefix("")) {
+                .store(Task { await Self.follow(changes, announce) })
+            } else {
+                .own { names in Task { await announce(names) } }
+            }
         self.source.withLock { $0 = source }
+    }
+
+    deinit {
+        if case .store(let task) = source.withLock({ $0 }) { task.cancel() }
+    }
+
+    private static func follow(_ changes: KVChanges, _ announce: @Sendable ([String]?) async -> Void) async {
+        var iterator = changes.makeAsyncIterator()
+        while !Task.isCancelled {
+            do throws(KVStoreError) {
+                guard let set = try await iterator.nextSet() else { return }
+                let isPartial = !set.changes.contains(.resync)
+                await announce(isPartial ? set.changes.compactMap(\.name) : nil)
+            } catch {
+                await announce(nil)
+            }
+        }
     }
 
     /// The value of a setting; reading it starts observing it.

@@ -38,7 +38,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
 
     /// Creates a handle for a setting in a store.
     public init(_ setting: KVSetting<Value>, in store: any KVStoring) {
-        state = SettingState(setting, store.unerased)
+        state = SettingState(setting, store)
     }
 
     /// The name, type and default of the value.
@@ -98,7 +98,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
 
     /// The values: the current one, then the latest one after each change.
     ///
-    /// If the store does not report changes (``KVStoring/observeChanges(_:)``), the current value is the only one.
+    /// If the store does not report changes (``KVStoring/subscribe(to:)``), the current value is the only one.
     public var values: KVSettingValues<Value> { store.values(of: setting) }
 
     private func recording<Result>(_ write: () throws -> Result) throws -> Result {

@@ -184,31 +184,27 @@ extension KVEngine {
 
     private func publish(_ remoteChanges: RemoteChanges, _ sharing: EngineSharing) {
         for issue in remoteChanges.issues { options.report(issue) }
-        guard sharing.watch.isOn, !remoteChanges.isEmpty else { return }
-        sharing.watch.notify(remoteChanges.mayConcernAll ? nil : remoteChanges.names.map(\.string))
-    }
-
-    /// Calls a handler with the names that other processes have changed, until the observation goes.
-    func observe(_ handler: @escaping SharingWatch.Handler) -> KVObservation? {
-        guard let sharing else { return nil }
-        return sharing.watch.add(handler) { [weak self] in
-            guard let self, sharing.mayHaveRemoteChanges else { return }
-            loadRemoteChangesOrReport(.get)
-        }
+        if changes.hasSubscribers { changes.wake() }
     }
 }
 
-// MARK: Observing all changes
+// MARK: Reporting changes
 
 extension KVEngine {
-    /// Calls a handler with the names that this process or another one has changed, until the observation goes.
-    func observeChanges(_ handler: @escaping ChangeObservers.Handler) -> KVObservation {
-        let changes = changes
-        let own = changes.add(handler)
-        let remote = observe { names in changes.notify(names?.map(KeyName.init)) }
-        // A write that missed the observers has released this lock already, so they read its value.
-        writer.withLock { _ in }
-        return KVObservation(own, remote) ?? own
+    /// Subscribes to the changes of this process and, while there is a subscriber, of others.
+    func subscribe(to scope: KVScope) -> KVChanges {
+        let timer = sharing.map { sharing in
+            sharing.watch.start { [weak self] in
+                guard let self, sharing.mayHaveRemoteChanges else { return }
+                loadRemoteChangesOrReport(.get)
+            }
+        }
+        return changes.changes(in: scope, retaining: timer) { name in
+            if sharing?.mayHaveRemoteChanges == true { loadRemoteChangesOrReport(.get) }
+            // A write that missed the subscriber has released this lock already.
+            writer.withLock { _ in }
+            return cell(of: KeyName(name)).map { KVEntry($0) }
+        }
     }
 }
 
@@ -256,7 +252,7 @@ extension KVEngine {
         guard writer.obstacle == nil, end > writer.log.end, end - writer.log.end < LogFollower.limit else { return nil }
         var follower = LogFollower(writer.log.file, writer.log.end..<end, after: writer.log.sequence)
         guard try follower.isStrict() else { return nil }
-        let remoteChanges = try apply(&follower, sharing, &writer)
+        let remoteChanges = try apply(&follower, &writer)
         writer.log.follow(
             to: end, sequence: follower.sequence, flushedSequence: follower.flushedSequence,
             endsFlushed: follower.endsFlushed)
@@ -284,7 +280,7 @@ extension KVEngine {
         guard try follower.isStrict() else { return nil }
         // The log may have been replaced again before it was opened.
         if let word, try sharing.page.word() != word { return nil }
-        let remoteChanges = try apply(&follower, sharing, &writer)
+        let remoteChanges = try apply(&follower, &writer)
         let isPoisoned = writer.log.isPoisoned
         writer.log = AppendLog(
             file, end: end, sequence: follower.sequence,
@@ -298,12 +294,11 @@ extension KVEngine {
     }
 
     private func apply(
-        _ follower: inout LogFollower, _ sharing: EngineSharing, _ writer: inout Writer
+        _ follower: inout LogFollower, _ writer: inout Writer
     ) throws(FileSystemError) -> RemoteChanges {
         var remoteChanges = RemoteChanges()
-        let isWatched = sharing.watch.isOn
         try follower.forEach { record, bytes in
-            remoteChanges.apply(record, bytes, to: &writer.table, isWatched: isWatched)
+            remoteChanges.apply(record, bytes, to: &writer.table, reportingTo: changes)
         }
         remoteChanges.collect(from: &writer.table)
         return remoteChanges
@@ -326,7 +321,7 @@ extension KVEngine {
         _ writer: inout Writer
     ) -> RemoteChanges {
         var remoteChanges = RemoteChanges()
-        remoteChanges.apply(table.contents, to: &writer.table)
+        remoteChanges.apply(table.contents, to: &writer.table, reportingTo: changes)
         remoteChanges.collect(from: &writer.table)
         let isPoisoned = writer.log.isPoisoned
         writer.obstacle = opened.obstacle

@@ -1,10 +1,8 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Changes by other processes that were applied to the table, to be published and released when no lock is held.
+/// What applying the changes of other processes has left to be done when no lock is held.
 struct RemoteChanges: Sendable {
-    private(set) var names: Set<KeyName> = []
-    private(set) var mayConcernAll = false
     var issues: [KVStoreIssue] = []
 
     /// With a value may go code of its type.
@@ -18,44 +16,51 @@ struct RemoteChanges: Sendable {
         }
     }
 
-    var isEmpty: Bool { names.isEmpty && !mayConcernAll }
-
-    /// Applies a valid record of another process to a table, beside readers.
+    /// Applies a valid record of another process to a table, beside readers, and reports what it changes.
     mutating func apply(
-        _ record: LogReader.Record, _ bytes: Span<UInt8>, to table: inout TableWriter, isWatched: Bool
+        _ record: LogReader.Record, _ bytes: Span<UInt8>, to table: inout TableWriter, reportingTo changes: ChangeHub
     ) {
+        let isWatched = changes.hasSubscribers
         if record.content.code == .removeAll {
             table.removeAll()
-            mayConcernAll = true
+            if isWatched { changes.appendAll { _ in nil } }
         }
+        var reported: [ChangeHub.Change] = []
         var revision = record.firstSequence
         LogRecord.forEachChange(in: bytes) { change in
             let name = KeyName(bytes.extracting(change.name))
-            if let value = change.value {
-                table.store(EncodedCell([UInt8](bytes.extracting(value)), revision: revision), name)
+            let value = change.value.map { [UInt8](bytes.extracting($0)) }
+            if let value {
+                table.store(EncodedCell(value, revision: revision), name)
             } else {
                 table.remove(name)
             }
-            if isWatched { names.insert(name) }
+            if isWatched { reported.append(ChangeHub.Change(name, value, revision)) }
             revision += 1
         }
+        if isWatched { changes.append(reported) }
     }
 
-    /// Makes a table equal to what was read from a log that was opened anew; what is the same stays untouched, so that
-    /// no reader sees anything missing meanwhile.
-    mutating func apply(_ contents: [(name: KeyName, cell: ValueCell)], to table: inout TableWriter) {
+    /// Makes a table equal to what was read from a log that was opened anew, and reports the differences; what is the
+    /// same stays untouched, so that no reader sees anything missing meanwhile.
+    mutating func apply(
+        _ contents: [(name: KeyName, cell: ValueCell)], to table: inout TableWriter, reportingTo changes: ChangeHub
+    ) {
+        var reported: [ChangeHub.Change] = []
+        let isWatched = changes.hasSubscribers
         var kept: Set<KeyName> = []
         kept.reserveCapacity(contents.count)
         for (name, cell) in contents {
             kept.insert(name)
             guard table.revision(of: name) != cell.revision else { continue }
             table.store(cell, name)
-            mayConcernAll = true
+            if isWatched { reported.append(ChangeHub.Change(name, cell.bytes, cell.revision)) }
         }
         for name in table.names.lazy.map(KeyName.init) where !kept.contains(name) {
             table.remove(name)
-            mayConcernAll = true
+            if isWatched { reported.append(ChangeHub.Change(name, nil, 0)) }
         }
+        changes.append(reported)
     }
 
     /// Takes over what was taken out of a table.

@@ -233,9 +233,7 @@ extension FileKVStore {
 }
 
 extension FileKVStore {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        engine.observeChanges(handler)
-    }
+    public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
 }
 
 extension FileKVStore {
@@ -247,7 +245,7 @@ extension FileKVStore {
     /// Closes the store for all its objects in this process: when this returns, all writes are durable and another
     /// process can open the store.
     ///
-    /// Afterwards reads return the last content, observers are not called, and other calls throw
+    /// Afterwards reads return the last content, no change is reported, and other calls throw
     /// `.unavailable(.closed)`. A concurrent write is either durable as well or throws. Closing again, or concurrently,
     /// gives the same result once the store is closed.
     ///

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import Synchronization
 
 /// A key-value store in memory, for tests: it behaves like ``FileKVStore``, without persistence.
@@ -69,9 +70,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     /// No effect: there is no device.
     public func synchronize() throws {}
 
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        engine.observeChanges(handler)
-    }
+    public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
 
     /// The values that could not be decoded as the type that was to replace them, in the order of being found.
     public var setAside: [(name: String, entry: KVEntry)] { engine.writer.withLock { $0.setAside } }
@@ -87,9 +86,11 @@ extension InMemoryKVStore {
     /// The number of values.
     var count: Int { engine.writer.withLock { $0.table.count } }
 
-    /// Changes the table as the next write, and reports names whose values have changed to the observers.
-    func change(reporting names: some Collection<KeyName>, _ body: (inout TableWriter) -> Void) throws(KVStoreError) {
+    /// Where ``change(_:)`` reports what it changes.
+    var changes: ChangeHub { engine.changes }
+
+    /// Changes the table as the next write.
+    func change(_ body: (inout TableWriter) -> Void) throws(KVStoreError) {
         try engine.write(.batch) { (writer) throws(KVStoreError) in body(&writer.table) }
-        if engine.changes.hasObservers { engine.changes.notify(Array(names)) }
     }
 }

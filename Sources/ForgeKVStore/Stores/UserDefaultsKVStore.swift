@@ -41,8 +41,8 @@ public final class UserDefaultsKVStore: KVRawStoring {
     let domain: String
     private let store: String
 
-    /// The observers of all objects of this process over the suite.
-    private let changes: ChangeObservers
+    /// The changes by all objects of this process over the suite.
+    private let changes: ChangeHub
 
     /// Checked when not all files could be written: Foundation on Linux writes the files of all suites together, and a
     /// failure of another suite's file must not fail this one.
@@ -75,7 +75,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
         domain = suiteName ?? own
         store = suiteName ?? "standard"
         file = UserDefaultsFile(ofSuite: domain)
-        changes = ChangeObservers.ofSuite(domain)
+        changes = ChangeHub.ofSuite(domain)
         self.platform = platform
         marker = Self.isUsable(domain) ? platform.marker?(domain) : nil
         self.defaults = Mutex(defaults(domain, suiteName == nil || suiteName == own))
@@ -146,11 +146,13 @@ public final class UserDefaultsKVStore: KVRawStoring {
             defaults.removePersistentDomain(forName: domain)
             let kept = old?.filter { UserDefaultsName.isOwn($0.key) } ?? [:]
             if !kept.isEmpty { defaults.setPersistentDomain(kept, forName: domain) }
-            guard !defaults.synchronize(), file.content?.count != kept.count else { return }
+            guard !defaults.synchronize(), file.content?.count != kept.count else {
+                return changes.appendAll { _ in nil }
+            }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
         }
-        if changes.hasObservers { changes.notify(nil) }
+        changes.wake()
     }
 
     public func keys() throws -> [String] {
@@ -228,18 +230,24 @@ extension UserDefaultsKVStore {
         _ object: () -> Any?
     ) throws(KVStoreError) {
         try name.validate(operation, in: store)
+        defer { changes.wake() }
         var checked: (object: StoredObject, isReadable: Bool) = (.none, true)
         while true {
             let next = try using(operation, name.string) { (defaults) throws(KVStoreError) -> StoredObject? in
                 let found = StoredObject(defaults.object(forKey: UserDefaultsName.encoded(name.string)))
                 guard found == checked.object else { return found }
-                try replace(name, operation, by: object(), in: defaults, setsAside: !checked.isReadable)
+                let new = object()
+                defer {
+                    // Also after a write of unknown durability, which is visible.
+                    let present = defaults.object(forKey: UserDefaultsName.encoded(name.string))
+                    if changes.hasSubscribers, StoredObject(present) != found {
+                        changes.append(ChangeHub.Change(name, present.flatMap { PropertyListValue.bytes(of: $0) }, 0))
+                    }
+                }
+                try replace(name, operation, by: new, in: defaults, setsAside: !checked.isReadable)
                 return nil
             }
-            guard let next else {
-                if changes.hasObservers { changes.notify([name]) }
-                return
-            }
+            guard let next else { return }
             switch next {
             case .none: checked = (next, true)
             case .foreign: checked = (next, false)
@@ -309,27 +317,30 @@ extension UserDefaultsKVStore {
     }
 }
 
-// MARK: Observing
+// MARK: Changes
 
 extension UserDefaultsKVStore {
-    /// Observes the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        let observation = changes.add(handler)
-        // A write that missed the observer has released this lock already, so the observer reads its value.
-        defaults.withLock { _ in }
-        return observation
+    /// Reports the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
+    public func subscribe(to scope: KVScope) -> KVChanges? {
+        changes.changes(in: scope) { name in
+            do {
+                return try encodings(of: KeyName(name), .read).map { KVEntry(bytes: $0.bytes, revision: 0) }
+            } catch {
+                return nil
+            }
+        }
     }
 }
 
-extension ChangeObservers {
-    private static let suites = Mutex<[String: ChangeObservers]>([:])
+extension ChangeHub {
+    private static let suites = Mutex<[String: ChangeHub]>([:])
 
-    fileprivate static func ofSuite(_ name: String) -> ChangeObservers {
+    fileprivate static func ofSuite(_ name: String) -> ChangeHub {
         suites.withLock { suites in
-            if let observers = suites[name] { return observers }
-            let observers = ChangeObservers()
-            suites[name] = observers
-            return observers
+            if let hub = suites[name] { return hub }
+            let hub = ChangeHub()
+            suites[name] = hub
+            return hub
         }
     }
 }

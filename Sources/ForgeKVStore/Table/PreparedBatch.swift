@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// A batch whose names and values were checked, ready to be written and done.
 struct PreparedBatch: Sendable {
     /// One change.
@@ -71,8 +73,6 @@ struct PreparedBatch: Sendable {
     }
 
     /// The names that the batch changes.
-    var changedNames: [KeyName] { steps.map(\.name) }
-
     /// The change, if there is only one.
     var onlyChange: Step? { steps.count == 1 ? steps[0] : nil }
 
@@ -116,6 +116,11 @@ struct PreparedBatch: Sendable {
             found.append(UnverifiedValue(name: step.name, cell: cell, type: type))
         }
         return found
+    }
+
+    /// The changes for subscribers, the last of them under the number `last`.
+    func reported(last: UInt64) -> [ChangeHub.Change] {
+        zip(steps, (last - count)..<last).map { ChangeHub.Change($0.name, $0.bytes, $1 + 1) }
     }
 
     /// Makes the changes, the last of them under the number `last`.

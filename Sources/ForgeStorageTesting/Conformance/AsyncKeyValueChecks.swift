@@ -185,15 +185,8 @@ extension ConformanceChecks {
 
 extension ConformanceChecks {
     static let asyncBatches: [ConformanceCheck<any AsyncKVStoring>] = [
-        ConformanceCheck("a write with a requirement is applied only if it holds, or refused as declared") { store in
+        ConformanceCheck("a write with a requirement is applied only if it holds") { store in
             let key = KVKey<Int>("a")
-            guard try await store.capabilities().conditionalWrites == .batches else {
-                let error = try await expectError(KVStoreError.self, "createIfAbsent") {
-                    try await store.createIfAbsent(key, value: 1)
-                }
-                try expectEqual(error.code, .refused, "code")
-                return try await expectAbsent("a", in: store)
-            }
             try await expect(store.createIfAbsent(key, value: 1), "a key was not created")
             try await expect(!store.createIfAbsent(key, value: 2), "a key was created twice")
             let revision = try await store.entry(named: "a")?.revision ?? 0
@@ -204,7 +197,6 @@ extension ConformanceChecks {
             try await expectEqual(store.read(key), 4, "the value")
         },
         ConformanceCheck("exactly one of 8 concurrent creations succeeds") { store in
-            guard try await store.capabilities().conditionalWrites == .batches else { return }
             let successes = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for index in 0..<8 { group.addTask { try await store.createIfAbsent(KVKey<Int>("a"), value: index) } }
                 return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
@@ -212,7 +204,6 @@ extension ConformanceChecks {
             try expectEqual(successes, 1, "successes")
         },
         ConformanceCheck("no concurrent update is lost") { store in
-            guard try await store.capabilities().conditionalWrites == .batches else { return }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<4 {
                     group.addTask {
@@ -224,7 +215,6 @@ extension ConformanceChecks {
             try await expectEqual(store.read(KVKey<Int>("a")), 40, "the number of updates")
         },
         ConformanceCheck("a batch is applied whole, or not at all if a requirement does not hold") { store in
-            guard try await store.capabilities().conditionalWrites == .batches else { return }
             let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
             try await store.set(a, value: 1)
             let revision = try await store.entry(named: "a")?.revision
@@ -249,7 +239,6 @@ extension ConformanceChecks {
             try await expectEqual(store.read(b), 2, "b")
         },
         ConformanceCheck("every requirement of a batch counts, whichever of them does not hold") { store in
-            guard try await store.capabilities().conditionalWrites == .batches else { return }
             var valid: [(name: String, revision: UInt64?)] = []
             for name in ["a", "b"] {
                 try await store.set(KVKey<Int>(name), value: 1)
@@ -278,7 +267,6 @@ extension ConformanceChecks {
             try await expectEqual(store.read(KVKey<Int>("d")), 2, "read(d) after commit with \(valid)")
         },
         ConformanceCheck("no revision from before a removal matches again") { store in
-            guard try await store.capabilities().conditionalWrites == .batches else { return }
             let key = KVKey<Int>("a")
             var old: [UInt64] = []
             for value in 1...2 {

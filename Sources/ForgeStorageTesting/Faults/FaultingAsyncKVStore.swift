@@ -4,7 +4,7 @@ public import ForgeKVStore
 ///
 /// ```swift
 /// let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { call in
-///     call.operation == .batch ? .after(.unknownOutcome) : nil
+///     call.operation == .commit ? .after(.unknownOutcome) : nil
 /// }
 /// ```
 ///
@@ -24,33 +24,33 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     }
 
     private let base: Base
-    fileprivate let fault: @Sendable (AsyncKVStoreCall) -> Fault?
+    private let fault: @Sendable (KVStoreCall) -> Fault?
 
     /// Makes calls of `base` fail.
     ///
     /// - Parameters:
     ///   - base: The base store.
-    ///   - fault: How a call fails; nil if it does not. Called once for each call, and for each element of the changes,
+    ///   - fault: How a call fails; nil if it does not. Called once for each call, and for each set of changes,
     ///     from any thread.
-    public init(_ base: Base, _ fault: @escaping @Sendable (_ call: AsyncKVStoreCall) -> Fault?) {
+    public init(_ base: Base, _ fault: @escaping @Sendable (_ call: KVStoreCall) -> Fault?) {
         self.base = base
         self.fault = fault
     }
 
     public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
-        try await failing(AsyncKVStoreCall(.capabilities)) { () async throws(KVStoreError) in
+        try await failing(KVStoreCall(.capabilities)) { () async throws(KVStoreError) in
             try await base.capabilities()
         }
     }
 
     public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
-        try await failing(AsyncKVStoreCall(.read, [name])) { () async throws(KVStoreError) in
+        try await failing(KVStoreCall(.entry, [name])) { () async throws(KVStoreError) in
             try await base.entry(named: name)
         }
     }
 
     public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
-        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(KVStoreError) in
+        try await failing(KVStoreCall(.keys, [prefix])) { () async throws(KVStoreError) in
             try await base.keys(prefix: prefix, after: after, limit: limit)
         }
     }
@@ -58,60 +58,44 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(KVStoreError) -> AsyncKVEntryPage {
-        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(KVStoreError) in
+        try await failing(KVStoreCall(.entries, [prefix])) { () async throws(KVStoreError) in
             try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
         }
     }
 
     @discardableResult
     public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
-        try await failing(AsyncKVStoreCall(batch)) { () async throws(KVStoreError) in
+        try await failing(KVStoreCall(batch)) { () async throws(KVStoreError) in
             try await base.commit(batch, timeToLive: timeToLive)
         }
     }
 
-    public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        AsyncKVChanges(FaultingChangeSource(self, base.changes(prefix: prefix, from: revision), prefix))
+    public func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        let changes = base.changes(prefix: prefix, from: revision)
+        return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in
+            switch fault(KVStoreCall(.changes, [prefix])) {
+            case .before(let code), .after(let code): throw KVStoreError(code, .changes, key: prefix)
+            case nil: break
+            }
+            var iterator = changes.makeAsyncIterator()
+            return try await iterator.nextSet()
+        }
     }
 
     private func failing<Result>(
-        _ call: AsyncKVStoreCall, _ body: () async throws(KVStoreError) -> Result
+        _ call: KVStoreCall, _ body: () async throws(KVStoreError) -> Result
     ) async throws(KVStoreError) -> Result {
         let fault = fault(call)
-        if case .before(let code) = fault { throw KVStoreError(code, call.operation, key: call.names.first) }
+        let operation: KVStoreError.Operation =
+            switch call.operation {
+            case .capabilities: .capabilities
+            case .entry: .read
+            case .commit: .batch
+            default: .keys
+            }
+        if case .before(let code) = fault { throw KVStoreError(code, operation, key: call.names.first) }
         let result = try await body()
-        if case .after(let code) = fault { throw KVStoreError(code, call.operation, key: call.names.first) }
+        if case .after(let code) = fault { throw KVStoreError(code, operation, key: call.names.first) }
         return result
-    }
-}
-
-private final class FaultingChangeSource<Base: AsyncKVStoring>: AsyncKVChangeSource {
-    private let store: FaultingAsyncKVStore<Base>
-    private let base: AsyncKVChanges
-    private let prefix: String
-
-    init(_ store: FaultingAsyncKVStore<Base>, _ base: AsyncKVChanges, _ prefix: String) {
-        self.store = store
-        self.base = base
-        self.prefix = prefix
-    }
-
-    func next() async throws(KVStoreError) -> AsyncKVChange? {
-        try failIfPlanned()
-        var iterator = base.makeAsyncIterator()
-        return try await iterator.next()
-    }
-
-    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
-        try failIfPlanned()
-        var iterator = base.makeAsyncIterator()
-        return try await iterator.nextUpdate()
-    }
-
-    private func failIfPlanned() throws(KVStoreError) {
-        switch store.fault(AsyncKVStoreCall(.changes, [prefix])) {
-        case .before(let code), .after(let code): throw KVStoreError(code, .changes, key: prefix)
-        case nil: return
-        }
     }
 }

@@ -25,7 +25,7 @@ extension ForwardingStore {
         try await base.commit(batch, timeToLive: timeToLive)
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
         base.changes(prefix: prefix, from: revision)
     }
 }

@@ -42,7 +42,7 @@ struct MirrorBatchTests {
         }
         let last = KVEntry(bytes: [7], revision: 99)
         let reported = Mutex<[String]>([])
-        let observation = store.observeChanges { names in reported.withLock { $0 += names ?? [] } }
+        let observation = Observation(store) { names in reported.withLock { $0 += names ?? [] } }
         try store.load(list + [(list[3].name, last)])
         for (index, (name, entry)) in list.enumerated() {
             #expect(try store.entry(named: name) == (index == 3 ? last : entry))

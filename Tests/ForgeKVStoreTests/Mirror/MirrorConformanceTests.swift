@@ -39,7 +39,7 @@ struct MirrorConformanceTests {
     @Test("a namespace of a remote store is mirrored under the caller's names")
     func namespace() async throws {
         let store = RemoteDouble()
-        let part = NamespacedAsyncKVStore(store, namespace: "n")
+        let part = NamespacedKVStore(store, namespace: "n")
         try await part.set(KVKey<Int>("a"), value: 1)
         try await store.set(KVKey<Int>("other"), value: 1)
         let mirror = try await MirroredKVStore(part, .test).caughtUp()

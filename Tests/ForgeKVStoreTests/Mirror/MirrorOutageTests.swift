@@ -62,7 +62,7 @@ struct MirrorOutageTests {
         remote.set("a", 1)
         let isDown = Mutex(false)
         let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .keys && isDown.withLock { $0 } ? .before(.unavailable(.server)) : nil
+            call.operation == .entries && isDown.withLock { $0 } ? .before(.unavailable(.server)) : nil
         }
         let mirror = try await MirroredKVStore(store, .test(patience: .milliseconds(8))).caughtUp()
         isDown.withLock { $0 = true }

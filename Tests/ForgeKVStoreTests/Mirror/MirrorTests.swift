@@ -32,14 +32,17 @@ private struct WrittenBetweenPages: ForwardingStore {
         return page
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges { AsyncKVChanges(OnlyBeginning()) }
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        let source = OnlyBeginning()
+        return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in await source.next() }
+    }
 
-    private final class OnlyBeginning: AsyncKVChangeSource {
+    private final class OnlyBeginning: Sendable {
         private let hasBegun = Atomic(false)
         private let never = AsyncStream<Void>.makeStream()
 
-        func next() async throws(KVStoreError) -> AsyncKVChange? {
-            guard hasBegun.exchange(true, ordering: .relaxed) else { return .resync }
+        func next() async -> KVChangeSet? {
+            guard hasBegun.exchange(true, ordering: .relaxed) else { return KVChangeSet([.resync]) }
             // Ends when the task is cancelled.
             for await _ in never.stream {}
             return nil
@@ -142,7 +145,7 @@ struct MirrorTests {
         remote.state.withLock { $0.replays = replays }
         let mirror = try await MirroredKVStore(remote, .test).caughtUp()
         let seen = Mutex<[Int]>([])
-        let observation = mirror.observeChanges { [unowned mirror] _ in
+        let observation = Observation(mirror) { [unowned mirror] _ in
             if let value = mirror.get(KVKey<Int>("count")) { seen.withLock { $0.append(value) } }
         }
         for round in 1...20 {
@@ -173,7 +176,7 @@ struct MirrorTests {
         let mirror = try await MirroredKVStore(remote, .test).caughtUp()
         let entry = try mirror.entry(named: "a")
         let seen = Mutex<Set<String>>([])
-        let observation = mirror.observeChanges { names in
+        let observation = Observation(mirror) { names in
             seen.withLock { $0.formUnion(names ?? ["anything"]) }
         }
         remote.state.withLock { $0.isDown = true }
@@ -195,7 +198,7 @@ struct MirrorTests {
         let remote = RemoteDouble()
         // After the stream has begun, and before the list.
         let store = FaultingAsyncKVStore(remote) { call in
-            guard call.operation == .keys, remote.state.withLock({ $0.revision }) == 0 else { return nil }
+            guard call.operation == .entries, remote.state.withLock({ $0.revision }) == 0 else { return nil }
             remote.change([("a", 1), ("b", 1)])
             remote.change([("a", nil), ("b", 2)])
             remote.set("c", 1)
@@ -204,7 +207,7 @@ struct MirrorTests {
         }
         let mirror = try MirroredKVStore(store, .test)
         let seen = Mutex<[String]>([])
-        let observation = mirror.observeChanges { names in seen.withLock { $0 += (names ?? ["anything"]).sorted() } }
+        let observation = Observation(mirror) { names in seen.withLock { $0 += (names ?? ["anything"]).sorted() } }
         try await mirror.wait(upTo: TestDepth.hangLimit)
         try await mirror.wait(for: remote.set("end", 1), upTo: TestDepth.hangLimit)
         try await until { seen.withLock { $0.contains("end") } }
@@ -237,7 +240,7 @@ struct MirrorTests {
         remote.set("same", 5)
         let mirror = try await MirroredKVStore(remote, .test).caughtUp()
         let seen = Mutex<Set<String>>([])
-        let observation = mirror.observeChanges { names in seen.withLock { $0.formUnion(names ?? ["anything"]) } }
+        let observation = Observation(mirror) { names in seen.withLock { $0.formUnion(names ?? ["anything"]) } }
         remote.replace(by: ["b": 1, "same": 5], revision: revision, storeID: storeID)
         try await until { mirror.revision == revision }
         #expect(try mirror.numbers == ["b": 1, "same": 5])
@@ -249,26 +252,16 @@ struct MirrorTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("a slow observer gets many changes as one")
-    func slowObserver() async throws {
+    @Test("a slow subscriber gets many changes as one")
+    func slowSubscriber() async throws {
         let remote = RemoteDouble()
         let mirror = try await MirroredKVStore(remote, .test).caughtUp()
-        let calls = Mutex<[Int?]>([])
-        let gate = DispatchSemaphore(value: 0)
-        let observation = mirror.observeChanges { names in
-            calls.withLock { $0.append(names?.count) }
-            gate.wait()
-        }
-        remote.set("first", 1)
-        try await until { calls.withLock { $0.count } == 1 }
+        var changes = try #require(mirror.subscribe(to: .prefix(""))).makeAsyncIterator()
+        try await mirror.wait(for: remote.set("first", 1), upTo: TestDepth.hangLimit)
+        #expect(try await changes.nextSet()?.changes.count == 1)
         let revision = remote.change((0..<1500).map { (index: Int) in ("\(index)", index) })
         try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
-        gate.signal()
-        gate.signal()
-        try await until { calls.withLock { $0.count } == 2 }
-        #expect(calls.withLock { $0 } == [1, nil])
-        for _ in 0..<10 { gate.signal() }
-        withExtendedLifetime(observation) {}
+        #expect(try await changes.nextSet()?.changes.count == 1500)
     }
 
     @Test("a store that reports no changes is refused")

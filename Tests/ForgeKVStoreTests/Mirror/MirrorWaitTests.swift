@@ -136,7 +136,7 @@ struct MirrorWaitTests {
         let remote = RemoteDouble()
         let isDead = Mutex(false)
         let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .keys && isDead.withLock { $0 } ? .before(.unavailable(.server)) : nil
+            call.operation == .entries && isDead.withLock { $0 } ? .before(.unavailable(.server)) : nil
         }
         var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(50))
         configuration.visibilityLimit = .milliseconds(300)
@@ -176,7 +176,7 @@ struct MirrorWaitTests {
     func failedSynchronousWrites() async throws {
         let fault = Mutex<FaultingAsyncKVStore<RemoteDouble>.Fault?>(nil)
         let store = FaultingAsyncKVStore(RemoteDouble()) { call in
-            call.operation == .batch ? fault.withLock { $0 } : nil
+            call.operation == .commit ? fault.withLock { $0 } : nil
         }
         var configuration = MirroredKVStore.Configuration.test
         configuration.synchronousWrites = .blocking(upTo: TestDepth.hangLimit)

@@ -95,7 +95,7 @@ final class RemoteDouble: AsyncKVStoring {
 
     func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
         AsyncKVCapabilities(
-            conditionalWrites: .batches, maximumBatchSize: nil, expiry: nil,
+            maximumBatchSize: nil, expiry: nil,
             changes: state.withLock { $0.replays } ? .replayable : .lossy, readConsistency: .linearizable,
             durability: .memory)
     }
@@ -166,8 +166,9 @@ final class RemoteDouble: AsyncKVStoring {
         }
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        AsyncKVChanges(RemoteDoubleSource(self, prefix, from: revision))
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        let source = RemoteDoubleSource(self, prefix, from: revision)
+        return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in try await source.next() }
     }
 
     func reachable(_ operation: KVStoreError.Operation) throws(KVStoreError) -> State {
@@ -187,11 +188,10 @@ extension RemoteDouble.State {
 }
 
 /// The changes of one subscription; it opens its connection with the first element, and polls.
-private final class RemoteDoubleSource: AsyncKVChangeSource {
+private final class RemoteDoubleSource: Sendable {
     private struct Position {
         var connection: Int?
         var next: UInt64?
-        var pending: [AsyncKVChange] = []
     }
 
     private let store: RemoteDouble
@@ -207,16 +207,7 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
 
     deinit { store.state.withLock { $0.openCount -= 1 } }
 
-    func next() async throws(KVStoreError) -> AsyncKVChange? {
-        while true {
-            let change = position.withLock { $0.pending.isEmpty ? nil : $0.pending.removeFirst() }
-            if let change { return change }
-            guard let update = try await nextUpdate() else { return nil }
-            position.withLock { $0.pending = update.changes }
-        }
-    }
-
-    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
+    func next() async throws(KVStoreError) -> KVChangeSet? {
         while !Task.isCancelled {
             let state = try store.reachable(.changes)
             if let update = try position.withLock({ (position) throws(KVStoreError) in
@@ -231,7 +222,7 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
 
     private func update(
         _ position: inout Position, _ state: RemoteDouble.State
-    ) throws(KVStoreError) -> AsyncKVUpdate? {
+    ) throws(KVStoreError) -> KVChangeSet? {
         guard let connection = position.connection else {
             position.connection = store.state.withLock { state in
                 state.connectionCount += 1
@@ -239,7 +230,7 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
             }
             guard let next = position.next, state.replays, next > state.compacted else {
                 position.next = state.revision + 1
-                return AsyncKVUpdate(changes: [.resync], revision: state.revision)
+                return KVChangeSet([.resync], revision: state.revision)
             }
             return nil
         }
@@ -253,9 +244,9 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
         guard next <= state.revision, let log = state.log[next] else { return nil }
         position.next = next + 1
         let changes = log.filter { $0.name.string.utf8.starts(with: prefix.utf8) }.map {
-            AsyncKVChange.changed(name: $0.name.string, entry: $0.entry, revision: next)
+            KVChange.changed(name: $0.name.string, entry: $0.entry, revision: next)
         }
-        return AsyncKVUpdate(changes: changes, revision: next)
+        return KVChangeSet(changes, revision: next)
     }
 }
 

@@ -5,9 +5,9 @@ import Synchronization
 /// A store whose stream delivers what a test tells it to.
 final class ScriptedStore: ForwardingStore {
     let base = RemoteDouble()
-    private let updates = Mutex<[AsyncKVUpdate]>([])
+    private let updates = Mutex<[KVChangeSet]>([])
 
-    /// Whether an update is reported by the elements of `next`.
+    /// Whether each change is delivered by itself.
     let isSplit: Bool
 
     /// Whether writes return their revision.
@@ -23,14 +23,25 @@ final class ScriptedStore: ForwardingStore {
         (self.isSplit, self.returnsRevisions) = (isSplit, returnsRevisions)
     }
 
-    func deliver(_ changes: [AsyncKVChange], upTo revision: UInt64? = nil) {
-        updates.withLock { $0.append(AsyncKVUpdate(changes: changes, revision: revision)) }
+    func deliver(_ changes: [KVChange], upTo revision: UInt64? = nil) {
+        updates.withLock { updates in
+            guard isSplit else { return updates.append(KVChangeSet(changes, revision: revision)) }
+            for change in changes {
+                guard case .changed(_, let entry, let revision) = change else {
+                    updates.append(KVChangeSet([change]))
+                    continue
+                }
+                // A value whose revision comes after that of its change belongs to a batch of which more follows.
+                let isComplete = entry.map { $0.revision <= revision ?? 0 } ?? true
+                updates.append(KVChangeSet([change], revision: isComplete ? revision : nil))
+            }
+        }
     }
 
     /// Whether everything was taken.
     var isEmpty: Bool { updates.withLock { $0.isEmpty } }
 
-    fileprivate func take() -> AsyncKVUpdate? { updates.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
+    fileprivate func take() -> KVChangeSet? { updates.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
 
     func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         defer { readCount.add(1, ordering: .relaxed) }
@@ -43,34 +54,14 @@ final class ScriptedStore: ForwardingStore {
         return returnsRevisions ? revision : nil
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
         connectionCount.add(1, ordering: .relaxed)
-        return AsyncKVChanges(isSplit ? SplitSource(self) : ScriptedSource(self))
-    }
-}
-
-/// Delivers whole updates.
-private final class ScriptedSource: AsyncKVChangeSource {
-    private let store: ScriptedStore
-
-    init(_ store: ScriptedStore) { self.store = store }
-
-    func next() async throws(KVStoreError) -> AsyncKVChange? { try await nextUpdate()?.changes.first }
-
-    func nextUpdate() async throws(KVStoreError) -> AsyncKVUpdate? {
-        while !Task.isCancelled {
-            if let update = store.take() { return update }
-            do { try await Task.sleep(for: .milliseconds(1)) } catch { return nil }
+        return KVChanges { [self] () async throws(KVStoreError) -> KVChangeSet? in
+            while !Task.isCancelled {
+                if let update = take() { return update }
+                do { try await Task.sleep(for: .milliseconds(1)) } catch { return nil }
+            }
+            return nil
         }
-        return nil
     }
-}
-
-/// Delivers single changes, of which the protocol makes updates.
-private final class SplitSource: AsyncKVChangeSource {
-    private let source: ScriptedSource
-
-    init(_ store: ScriptedStore) { source = ScriptedSource(store) }
-
-    func next() async throws(KVStoreError) -> AsyncKVChange? { try await source.next() }
 }

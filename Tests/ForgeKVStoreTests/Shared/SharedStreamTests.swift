@@ -76,7 +76,7 @@ struct SharedStreamTests {
             }
             for changes in [ofLeft, ofRight] {
                 group.addTask {
-                    var last: KVChange<Int>?
+                    var last: KeyChanges<Int>.Element?
                     for await change in changes {
                         #expect(change.revision ?? 0 >= last?.revision ?? 0)
                         #expect(last.map { $0.value != change.value } ?? true)
@@ -124,7 +124,7 @@ struct SharedStreamTests {
     func names() async throws {
         let (first, second) = try fixture.pair()
         let (told, continuation) = AsyncStream<[String]?>.makeStream()
-        let observation = first.observeChanges { continuation.yield($0) }
+        let observation = Observation(first) { continuation.yield($0) }
         var iterator = told.makeAsyncIterator()
         try second.set(key, value: 1)
         #expect(await iterator.next() == .some(["a"]))

@@ -22,7 +22,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case losesAValue = "values are listed once, in pages, in the order of the bytes of their names"
         case tellsAnotherRevision = "the revision that a batch returns, if any, is that of its values"
         case ignoresCancellation = "a cancelled call changes nothing"
-        case ignoresRevisions = "a write with a requirement is applied only if it holds, or refused as declared"
+        case ignoresRevisions = "a write with a requirement is applied only if it holds"
         case letsEverybodyCreate = "exactly one of 8 concurrent creations succeeds"
         case losesAnUpdate = "no concurrent update is lost"
         case appliesHalf = "a batch is applied whole, or not at all if a requirement does not hold"
@@ -43,7 +43,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
 
     /// A capability that the store declares, although it does not have it.
     enum Claim: String, CaseIterable, Sendable {
-        case conditionalWrites, batchSize, expiry, changes, replay, consistency, durability
+        case batchSize, expiry, changes, replay, consistency, durability
     }
 
     final class Clock: Sendable {
@@ -196,12 +196,11 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         let isEndless =
             defect == .neverExpires || claim == .expiry || defect == .batchesNeverExpire && changes.count > 1
         let lives = isEndless ? nil : timeToLive
-        if claim == .conditionalWrites { batch = .of(batch.changes) }
         let revision = try await base.commit(batch, timeToLive: lives)
         return defect == .tellsAnotherRevision ? 1_000_000 : revision
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
         let changes = base.changes(prefix: defect == .reportsAll ? "" : prefix, from: revision)
         switch defect {
         case .missesChanges: return changes.filtered { $0 != .changed("p/a") }
@@ -219,38 +218,25 @@ extension KVBatch {
     }
 }
 
-extension AsyncKVChanges {
+extension KVChanges {
     /// The part of a change that a filter decides on.
     fileprivate enum Seen: Equatable {
         case changed(String)
         case resync
     }
 
-    fileprivate func filtered(isResyncKept: Bool = true, _ isKept: @escaping @Sendable (Seen) -> Bool) -> AsyncKVChanges
-    {
-        AsyncKVChanges(FilteredSource(self, isResyncKept: isResyncKept, isKept))
-    }
-
-    private final class FilteredSource: AsyncKVChangeSource {
-        private let base: AsyncKVChanges
-        private let isResyncKept: Bool
-        private let isKept: @Sendable (Seen) -> Bool
-
-        init(_ base: AsyncKVChanges, isResyncKept: Bool, _ isKept: @escaping @Sendable (Seen) -> Bool) {
-            self.base = base
-            self.isResyncKept = isResyncKept
-            self.isKept = isKept
-        }
-
-        func next() async throws(KVStoreError) -> AsyncKVChange? {
+    fileprivate func filtered(isResyncKept: Bool = true, _ isKept: @escaping @Sendable (Seen) -> Bool) -> KVChanges {
+        let base = self
+        return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in
             var iterator = base.makeAsyncIterator()
-            while let change = try await iterator.next() {
-                switch change {
-                case .changed(let name, _, _): if isKept(.changed(name)) { return change }
-                case .resync:
-                    if isResyncKept { return change }
-                    return .changed(name: "never there", entry: nil, revision: nil)
+            while var set = try await iterator.nextSet() {
+                set.changes = set.changes.compactMap { change in
+                    switch change {
+                    case .changed(let name, _, _): isKept(.changed(name)) ? change : nil
+                    case .resync: isResyncKept ? change : .changed(name: "never there", entry: nil, revision: nil)
+                    }
                 }
+                if !set.changes.isEmpty { return set }
             }
             return nil
         }

@@ -215,35 +215,21 @@ private final class HangingChanges: AsyncKVStoring {
         try await base.commit(batch, timeToLive: timeToLive)
     }
 
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        AsyncKVChanges(Source(base.changes(prefix: prefix, from: revision), hang, waiting))
-    }
-
-    private final class Source: AsyncKVChangeSource {
-        private let base: AsyncKVChanges
-        private let hang: TimeLimitTests.Hang
-        private let waiting: Waiting
-
-        init(_ base: AsyncKVChanges, _ hang: TimeLimitTests.Hang, _ waiting: Waiting) {
-            self.base = base
-            self.hang = hang
-            self.waiting = waiting
-        }
-
-        func next() async throws(KVStoreError) -> AsyncKVChange? {
-            var iterator = base.makeAsyncIterator()
-            guard let change = try await iterator.next() else { return nil }
-            if change == .resync {
-                guard hang == .withoutFirstElement else { return change }
-                waiting.begin()
-                return try await iterator.next()
-            }
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        let (changes, hang, waiting) = (base.changes(prefix: prefix, from: revision), hang, waiting)
+        return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in
+            var iterator = changes.makeAsyncIterator()
+            guard let set = try await iterator.nextSet() else { return nil }
             // The last change is held until another comes, which the consumer does not make.
-            if case .changed("p/end", _, _) = change {
-                waiting.begin()
-                return try await iterator.next()
+            let isHeld = set.changes.contains { change in
+                switch change {
+                case .resync: hang == .withoutFirstElement
+                case .changed(let name, _, _): name == "p/end"
+                }
             }
-            return change
+            guard isHeld else { return set }
+            waiting.begin()
+            return try await iterator.nextSet()
         }
     }
 }

@@ -40,8 +40,8 @@ struct AsyncSessionStorageTests {
 
     @Test("over a namespace of a store that is recorded", arguments: ConformanceChecks.asyncSessionStorage)
     func conformsInLayers(_ check: Check) async throws {
-        let store = RecordingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore()))
-        let namespace = NamespacedAsyncKVStore(store, namespace: "sessions")
+        let store = RecordingKVStore(LocalAsyncKVStore(InMemoryKVStore()))
+        let namespace = NamespacedKVStore(store, namespace: "sessions")
         let storage = AsyncKVSessionStorage<ConformanceUser>(store: namespace, key: "a")
         try await check.run(on: AsyncSessionStorageUnderTest(storage, other: storage, pass: { _ in }))
         #expect(store.calls.allSatisfy { Set($0.names) == ["sessions/a"] })
@@ -82,7 +82,7 @@ struct AsyncSessionStorageTests {
 
     @Test("sessions with different keys are different values; one call is one request")
     func oneValue() async throws {
-        let store = RecordingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore()))
+        let store = RecordingKVStore(LocalAsyncKVStore(InMemoryKVStore()))
         let first = AsyncKVSessionStorage<User>(store: store, key: "first")
         let second = AsyncKVSessionStorage<User>(store: store, key: "second")
         try await first.saveUser(User(id: 1))
@@ -92,7 +92,9 @@ struct AsyncSessionStorageTests {
         #expect(try await second.loadUser() == User(id: 2))
         let calls = store.calls.map { "\($0)" }
         #expect(
-            calls == [#"batch "first""#, #"batch "second""#, #"batch "first""#, #"read "first""#, #"read "second""#])
+            calls == [
+                #"commit "first""#, #"commit "second""#, #"commit "first""#, #"entry "first""#, #"entry "second""#,
+            ])
     }
 
     @Test("an undecodable user, or one that a later version saved, is an error and is kept until a user is saved")
@@ -132,7 +134,7 @@ struct AsyncSessionStorageTests {
     func unknownOutcome(_ code: KVStoreError.Code) async throws {
         let fault = Mutex<FaultingAsyncKVStore<LocalAsyncKVStore>.Fault?>(nil)
         let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { call in
-            call.operation == .batch ? fault.withLock { $0 } : nil
+            call.operation == .commit ? fault.withLock { $0 } : nil
         }
         let session = AsyncKVSessionStorage<User>(store: store, key: "a")
         fault.withLock { $0 = .before(code) }

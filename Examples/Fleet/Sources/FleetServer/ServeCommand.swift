@@ -34,7 +34,7 @@ struct ServeCommand: AsyncParsableCommand {
 
         var mirrored = MirroredKVStore.Configuration()
         mirrored.copy = try settingsCopy.map { try .init(at: URL(fileURLWithPath: $0)) }
-        let settings = try MirroredKVStore(NamespacedAsyncKVStore(etcd, namespace: "settings"), mirrored)
+        let settings = try MirroredKVStore(NamespacedKVStore(etcd, namespace: "settings"), mirrored)
 
         // Credentials come from the environment, a profile, the container or the instance, never from arguments.
         let avatars = try S3FileStore(.init(bucket: bucket, region: region, endpoint: s3))

@@ -12,7 +12,7 @@ struct Sessions {
     private let store: any AsyncKVStoring
 
     init(_ store: some AsyncKVStoring) {
-        self.store = NamespacedAsyncKVStore(store, namespace: "sessions")
+        self.store = NamespacedKVStore(store, namespace: "sessions")
     }
 
     /// The session that a token stands for, whether there is one or not.
