@@ -72,7 +72,6 @@ struct PreparedBatch: Sendable {
         (self.steps, self.requirements, self.content) = (steps, requirements, content)
     }
 
-    /// The names that the batch changes.
     /// The change, if there is only one.
     var onlyChange: Step? { steps.count == 1 ? steps[0] : nil }
 
