@@ -43,14 +43,6 @@ package struct CacheFile: Sendable {
     package static let maximumSizeInBytes = 256 << 20
 
     private static let magic = Array("FORGECCH".utf8)
-
-    /// Whether this is the name of an entry in the directory of a cache.
-    static func isName(_ name: POSIXPath) -> Bool {
-        name.bytes.suffix(CacheDirectory.suffix.utf8.count).elementsEqual(CacheDirectory.suffix.utf8)
-    }
-
-    /// Whether these are the first bytes of an entry.
-    static func isEntry(startingWith bytes: [UInt8]) -> Bool { bytes.starts(with: magic) }
     private static let version: UInt32 = 1
     private static let headerLength = 40
 
