@@ -48,14 +48,14 @@ def run(*words, **arguments):
 
 
 class Writer(threading.Thread):
-    """Feeds `forge import`, which holds the store open, and replaces files: key number % 10 gets number."""
+    """Feeds `forge copy`, which holds the store open, and replaces files: key number % 10 gets number."""
 
     def __init__(self, root):
         super().__init__()
         self.files = os.path.join(root, "files")
         self.stopped = False
         self.process = subprocess.Popen(
-            [forge, "import", "json:-", "kv:" + os.path.join(root, "kv")], stdin=subprocess.PIPE,
+            [forge, "copy", "json:-", "kv:" + os.path.join(root, "kv")], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL)
         self.start()
 
@@ -134,7 +134,7 @@ def check_repairs(directory):
     for _ in range(30):
         # One record each, as an app writes them.
         status = subprocess.run(
-            [forge, "import", "json:-", "kv:" + base], input=lines.encode(), stdout=subprocess.DEVNULL).returncode
+            [forge, "copy", "json:-", "kv:" + base], input=lines.encode(), stdout=subprocess.DEVNULL).returncode
         expect(status == 0, "import of the base")
         lines = lines.replace('"value ', '"value x')
     with open(os.path.join(base, "log"), "rb") as file:
@@ -267,9 +267,9 @@ def check_keys(directory):
             file.write('{"key":"key.%07d","value":"value %d"}\n' % (number, number))
     stores = [os.path.join(directory, name) for name in ("one", "two")]
     for words in (
-        ("import", "json:" + lines, "kv:" + stores[0]), ("copy", "kv:" + stores[0], "kv:" + stores[1]),
+        ("copy", "json:" + lines, "kv:" + stores[0]), ("copy", "kv:" + stores[0], "kv:" + stores[1]),
         ("copy", "kv:" + stores[0], "kv:" + stores[1], "--verify"),
-        ("export", "kv:" + stores[1], "json:" + os.path.join(directory, "exported")),
+        ("copy", "kv:" + stores[1], "json:" + os.path.join(directory, "exported")),
     ):
         status, output, errors, seconds, memory = run(*words)
         expect(status == 0, "%s: %s" % (words, errors))

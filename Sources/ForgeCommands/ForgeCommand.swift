@@ -15,7 +15,7 @@ public struct ForgeCommand: AsyncParsableCommand {
 
             Exit status: \(ExitStatus.allCases.map { "\($0.rawValue) \($0.meaning)" }.joined(separator: "; ")).
 
-            kv, file, copy, export, import and watch also take URLs of stores on servers, if this command was built with the \
+            kv, file, copy and watch also take URLs of stores on servers, if this command was built with the \
             trait Etcd or S3 (swift build --traits Etcd,S3). etcd://host:2379/prefix is a key-value store in etcd, \
             etcds:// the same over TLS; several servers of a cluster are separated by commas, and without a prefix it is \
             `forge/`. ETCDCTL_USER and ETCDCTL_PASSWORD have the user, ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY paths of \
@@ -30,7 +30,7 @@ public struct ForgeCommand: AsyncParsableCommand {
         version: "0.1.0-dev",
         subcommands: [
             DemoCommand.self, KVCommand.self, FileCommand.self, SecretCommand.self, CheckCommand.self,
-            CopyCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self, RestoreCommand.self,
+            CopyCommand.self, BackupCommand.self, RestoreCommand.self,
             RepairCommand.self, WatchCommand.self, DiskUsageCommand.self,
             ServeCommand.self,
         ])

@@ -43,6 +43,18 @@ public struct StoredFile: Hashable, Sendable {
         self.revision = revision
     }
 
+    /// Keys are compared by their bytes.
+    public static func == (first: StoredFile, second: StoredFile) -> Bool {
+        first.key.hasSameBytes(as: second.key) && first.kind == second.kind && first.sizeInBytes == second.sizeInBytes
+            && first.modified == second.modified && first.revision == second.revision
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(POSIXPath(key))
+        hasher.combine(sizeInBytes)
+        hasher.combine(modified)
+    }
+
     /// The last component of the key.
     public var name: String {
         let bytes = key.utf8

@@ -254,8 +254,8 @@ extension POSIXFileSystem {
         }
         var attributes: [String: [UInt8]] = [:]
         var size = 0
-        for full in names where full.hasPrefix(FileAttributes.prefix) {
-            let name = String(full.dropFirst(FileAttributes.prefix.count))
+        for full in names {
+            guard let name = full.droppingBytePrefix(FileAttributes.prefix) else { continue }
             // Nil: removed since the names were read.
             guard FileAttributes.isName(name), let value = try extendedAttribute(full, of: file) else { continue }
             attributes[name] = value

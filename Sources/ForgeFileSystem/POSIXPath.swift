@@ -198,7 +198,7 @@ extension URL {
                 encoded += String(byte, radix: 16, uppercase: true)
             }
         }
-        if isDirectory, !encoded.hasSuffix("/") { encoded += "/" }
+        if isDirectory, !encoded.hasByteSuffix("/") { encoded += "/" }
         self = URL(string: encoded) ?? URL(filePath: String(path))
     }
 }

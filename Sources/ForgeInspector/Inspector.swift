@@ -5,7 +5,7 @@ import Synchronization
 /// Shows the stores below a directory while other processes use them: what they contain and what changes.
 ///
 /// Reads logs and files without opening a store and without a lock, so it never delays the processes that use them. It
-/// finds changes by looking at the end of every log, five times a second.
+/// finds changes by looking at the end of every log, five times a second, and by searching the tree while a page is open.
 ///
 /// Everything is reached from the directory without following links, also if another program replaces a directory by a
 /// link meanwhile.
@@ -52,8 +52,15 @@ public final class Inspector: Sendable {
     /// Held by a search of the directory, which takes long in a large tree.
     private let searching: Mutex<StoreSearch>
 
+    /// The time of the last request, and a signal for each.
+    private let lastRequest = Mutex<ContinuousClock.Instant?>(nil)
+    private let (requests, requested) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+
     /// The interval at which logs are looked at.
     private static let interval = Duration.milliseconds(200)
+
+    /// A page asks every second. After so long without a request nothing is searched until the next one.
+    private static let patience = Duration.seconds(15)
 
     /// Creates an inspector and searches the directory once.
     ///
@@ -91,17 +98,37 @@ public final class Inspector: Sendable {
                 }
             }
             group.addTask {
+                var requests = self.requests.makeAsyncIterator()
                 while true {
                     let start = ContinuousClock.now
                     do throws(FileSystemError) {
                         try await BlockingLane.general.run { () throws(FileSystemError) in try self.refreshStores() }
                     } catch _ {}  // The directory was removed; it may come back.
-                    // A large tree is searched for a tenth of the time at most.
-                    try await Task.sleep(for: max(.milliseconds(500), (ContinuousClock.now - start) * 9))
+                    let end = ContinuousClock.now
+                    let idle = self.lastRequest.withLock { $0 }.map { end - $0 }
+                    if let pause = Self.pause(afterSearching: end - start, idleFor: idle) {
+                        try await Task.sleep(for: pause)
+                    } else {
+                        _ = await requests.next()
+                        try Task.checkCancellation()
+                    }
                 }
             }
             _ = try await group.next()
         }
+    }
+
+    /// The time until the next search: a large tree is searched for a tenth of the time at most. Nil to wait for a
+    /// request, because no page is open.
+    static func pause(afterSearching duration: Duration, idleFor idle: Duration?) -> Duration? {
+        guard let idle, idle < patience else { return nil }
+        return max(.milliseconds(500), duration * 9)
+    }
+
+    /// Notes that a page is open.
+    func didReceiveRequest() {
+        lastRequest.withLock { $0 = ContinuousClock.now }
+        requested.yield()
     }
 
     /// Searches the directory for stores and changed files.

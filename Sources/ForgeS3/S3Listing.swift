@@ -50,9 +50,9 @@ extension S3FileStore {
             isEmpty = isEmpty && page.isEmpty
             for entry in page.entries {
                 // A marker is the directory that its key names.
-                let isMarker = entry.object.utf8.last == UInt8(ascii: "/")
-                guard let key = place.key(ofObject: isMarker ? String(entry.object.dropLast()) : entry.object)
-                else { continue }
+                let marked = entry.object.droppingByteSuffix("/")
+                guard let key = place.key(ofObject: marked ?? entry.object) else { continue }
+                let isMarker = marked != nil
                 for parent in Self.parents(of: key) + (isMarker ? [key] : [])
                 where parent.utf8.count > directory.utf8.count && directories.insert(Array(parent.utf8)).inserted {
                     found.append(.directory(parent))
@@ -61,7 +61,7 @@ extension S3FileStore {
                 found.append(StoredFile(key: key, sizeInBytes: entry.sizeInBytes, modified: entry.modified))
             }
             for name in page.directories {
-                guard let key = place.key(ofObject: String(name.dropLast())) else { continue }
+                guard let key = place.key(ofObject: name.droppingByteSuffix("/") ?? name) else { continue }
                 found.append(.directory(key))
             }
         }
@@ -207,9 +207,8 @@ extension S3FileStore {
                 guard object.utf8.starts(with: prefix.utf8) else {
                     throw failure(S3Error(.invalidAnswer), operation, key)
                 }
-                let isMarker = object.utf8.last == UInt8(ascii: "/")
-                if object.utf8.elementsEqual(place.prefix.utf8) || object.utf8.elementsEqual(prefix.utf8)
-                    || place.key(ofObject: isMarker ? String(object.dropLast()) : object) != nil
+                if object.hasSameBytes(as: place.prefix) || object.hasSameBytes(as: prefix)
+                    || place.key(ofObject: object.droppingByteSuffix("/") ?? object) != nil
                 {
                     objects.append(object)
                 } else if operation == .deleteDirectory {

@@ -120,27 +120,26 @@ struct S3Place: Sendable {
             UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte || UInt8(ascii: "A")...UInt8(ascii: "Z") ~= byte
                 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte || [45, 46, 95].contains(byte)
         }
-        guard !bucket.isEmpty, bucket.utf8.allSatisfy(isName), !bucket.hasPrefix(".") else {
+        guard !bucket.isEmpty, bucket.utf8.allSatisfy(isName), !bucket.hasBytePrefix(".") else {
             throw S3Error(.invalidConfiguration, detail: "the name of the bucket")
         }
         guard !configuration.region.isEmpty, configuration.region.utf8.allSatisfy(isName) else {
             throw S3Error(.invalidConfiguration, detail: "the region")
         }
-        let domain = configuration.region.hasPrefix("cn-") ? "amazonaws.com.cn" : "amazonaws.com"
+        let domain = configuration.region.hasBytePrefix("cn-") ? "amazonaws.com.cn" : "amazonaws.com"
         let endpoint = configuration.endpoint ?? "https://s3.\(configuration.region).\(domain)"
-        let parts = endpoint.split(separator: "://", maxSplits: 1)
-        guard parts.count == 2, ["http", "https"].contains(parts[0]), !parts[1].isEmpty,
-            parts[1].utf8.allSatisfy({ isName($0) || [58, 91, 93].contains($0) })
+        guard let (scheme, server) = endpoint.splitAtBytes("://"), ["http", "https"].contains(scheme), !server.isEmpty,
+            server.utf8.allSatisfy({ isName($0) || [58, 91, 93].contains($0) })
         else { throw S3Error(.invalidConfiguration, detail: "the endpoint") }
-        scheme = String(parts[0])
+        self.scheme = scheme
         // A signature has the port only if the client sends it.
         let port = scheme == "http" ? ":80" : ":443"
-        let server = parts[1].hasSuffix(port) ? String(parts[1].dropLast(port.count)) : String(parts[1])
+        let address = server.droppingByteSuffix(port) ?? server
         // The certificate of a host with a dot in the bucket's name is not valid.
-        let isHostStyle = configuration.endpoint == nil && !bucket.contains(".")
+        let isHostStyle = configuration.endpoint == nil && !bucket.utf8.contains(UInt8(ascii: "."))
         switch configuration.addressing ?? (isHostStyle ? .host : .path) {
-        case .host: (host, bucketPath) = ("\(bucket).\(server)", "")
-        case .path: (host, bucketPath) = (server, "/\(bucket)")
+        case .host: (host, bucketPath) = ("\(bucket).\(address)", "")
+        case .path: (host, bucketPath) = (address, "/\(bucket)")
         }
         prefix = configuration.prefix
         // Otherwise `app` would be the beginning of the keys of another store, `application/`, too.
@@ -225,9 +224,8 @@ struct S3Revision: Hashable, Sendable {
 
     /// Reads a revision; nil for one of another kind of store.
     init?(_ revision: FileRevision) {
-        let parts = revision.rawValue.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 2, !parts[1].isEmpty else { return nil }
-        self.init(writeID: parts[0].isEmpty ? nil : String(parts[0]), etag: String(parts[1]))
+        guard let (writeID, etag) = revision.rawValue.splitAtBytes(" "), !etag.isEmpty else { return nil }
+        self.init(writeID: writeID.isEmpty ? nil : writeID, etag: etag)
     }
 
     var revision: FileRevision { FileRevision(rawValue: "\(writeID ?? "") \(etag)") }

@@ -1,6 +1,7 @@
 import ForgeCrypt
 package import ForgeFileSystem
 import ForgeKVStore
+import SystemPackage
 
 /// The layouts of all stores of this package.
 package enum StoreLayouts {
@@ -12,14 +13,34 @@ package enum StoreLayouts {
     }
 }
 
+extension StoreScope {
+    /// The role of a file in the open directory; its content is read only if that decides.
+    package func role(
+        of name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> FileRole {
+        let type = try fileSystem.status(name, at: directory, followsSymbolicLinks: false).type
+        guard type == .regular else { return .special(type) }
+        return try role(of: name, among: StoreLayouts.all) { () throws(FileSystemError) in
+            try fileSystem.start(of: name, at: directory)
+        }
+    }
+}
+
+extension StoreWalk {
+    /// Creates a walk that tells the files of all stores of this package apart.
+    package init(_ root: ConfinedDirectory, except other: DirectoryIdentity? = nil) {
+        self.init(root, layouts: StoreLayouts.all, except: other)
+    }
+}
+
 /// The files in the directory of an image cache.
 package enum ImagesLayout: StoreLayout {
     package static var kind: StoreKind { .images }
 
     package static func role(
         of name: POSIXPath, startingWith start: () throws(FileSystemError) -> [UInt8]
-    ) throws(FileSystemError) -> StoreFileRole {
-        StoreFileRole(ofInternalName: name) ?? (FlatFileName.isName(name, suffix: ".cache") ? .entry : .content)
+    ) throws(FileSystemError) -> FileRole {
+        FileRole(ofInternalName: name) ?? (FlatFileName.isName(name, suffix: ImageFile.suffix) ? .entry : .content)
     }
 }
 
@@ -29,18 +50,7 @@ package enum CacheLayout: StoreLayout {
 
     package static func role(
         of name: POSIXPath, startingWith start: () throws(FileSystemError) -> [UInt8]
-    ) throws(FileSystemError) -> StoreFileRole {
-        StoreFileRole(ofInternalName: name)
-            ?? (FlatFileName.isName(name, suffix: CacheDirectory.suffix) ? .entry : .content)
-    }
-}
-
-extension FlatFileName {
-    /// Whether a file name is that of an entry, followed by a suffix.
-    fileprivate static func isName(_ name: POSIXPath, suffix: String) -> Bool {
-        guard name.count > suffix.utf8.count, name.bytes.suffix(suffix.utf8.count).elementsEqual(suffix.utf8) else {
-            return false
-        }
-        return isName(String(decoding: name.bytes.dropLast(suffix.utf8.count), as: UTF8.self))
+    ) throws(FileSystemError) -> FileRole {
+        FileRole(ofInternalName: name) ?? (FlatFileName.isName(name, suffix: CacheDirectory.suffix) ? .entry : .content)
     }
 }

@@ -119,7 +119,7 @@ struct EtcdCommandTests {
         for arguments in [
             ["kv", "list", url], ["kv", "get", url, "a"], ["kv", "set", url, "a", "1"], ["kv", "rm", url, "a"],
             ["watch", url], ["copy", url, "kv:\(scratch.path("new"))"], ["copy", "kv:\(scratch.path("kv"))", url],
-            ["export", url, "json:-"],
+            ["copy", url, "json:-"],
         ] {
             let run = try await ForgeRun(arguments, ["FORGE_DEADLINE": "0.5"]).ended()
             #expect(run.status == 7, "\(arguments): \(run.errors)")

@@ -28,12 +28,12 @@ struct BackupTests {
         let run = try CommandRun(["backup", source, scratch.path("b"), "--json"])
         // A link is left out.
         #expect(run.status == 2, "\(run.errors)")
-        #expect(try run.summary()["files"] as? Int == 6)
+        #expect(try run.summary()["files"] as? Int == 7)
         #expect(try run.rows().map { $0["path"] as? String } == ["link"])
         #expect(try fixture.listing() == before)
         let restored = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
         #expect(restored.status == 0, "\(restored.errors)")
-        #expect(restored.output.hasPrefix("6 files restored ("), "\(restored.output)")
+        #expect(restored.output.hasPrefix("7 files restored ("), "\(restored.output)")
         let check = try CommandRun(["check", scratch.path("r"), "--key-file", scratch.path("r/vault/key")])
         #expect(check.status == 0, "\(check.output)")
         #expect(check.output.contains("intact (1 key)") && check.output.contains("intact (1 secret)"))
@@ -44,8 +44,8 @@ struct BackupTests {
         let names = try FileManager.default.subpathsOfDirectory(atPath: scratch.path("r")).sorted()
         #expect(
             names == [
-                "files", "files/a.txt", "kv", "kv/#lock", "kv/log", "vault", "vault/#lock-vaults", "vault/key",
-                "vault/v",
+                "files", "files/#store-files", "files/a.txt", "kv", "kv/#store-key-value", "kv/log", "vault",
+                "vault/#store-vaults", "vault/key", "vault/v",
             ])
     }
 

@@ -63,7 +63,7 @@ struct CheckTests {
         let root = fixture.scratch.url
         let snapshot = root.appending(path: "snapshot")
         try FileManager.default.createDirectory(at: snapshot, withIntermediateDirectories: false)
-        for name in ["files/a.txt", "vault/v", "vault/#lock-vaults"] {
+        for name in ["files/a.txt", "vault/v", "vault/#lock-vaults", "vault/#store-vaults"] {
             try FileManager.default.linkItem(
                 at: root.appending(path: name), to: snapshot.appending(path: URL(filePath: name).lastPathComponent))
         }

@@ -46,11 +46,13 @@ struct RandomTreeTests {
 
         mutating func fill(_ directory: String, depth: Int) async throws {
             let url = root.appendingPathComponent(directory)
-            switch random(0..<5) {
+            switch random(0..<7) {
             case 0: try await makeFiles(directory, url)
             case 1: try makeKeyValues(directory, url)
             case 2: try makeVault(directory, url)
             case 3: try makeImages(directory, url)
+            case 4: try makeValues(directory, url)
+            case 5: try await makeCache(url)
             default: try makePlain(directory, url)
             }
             guard depth > 0 else { return }
@@ -96,12 +98,31 @@ struct RandomTreeTests {
             copies.append(try Data(contentsOf: url.appendingPathComponent("a.cache")))
         }
 
+        private mutating func makeValues(_ directory: String, _ url: URL) throws {
+            let storage = DiskStorage(path: url)
+            for _ in 0..<random(1..<5) {
+                let name = name()
+                try storage.save(value: content(), for: name)
+                appFiles.insert("\(directory)/\(name)")
+            }
+        }
+
+        private mutating func makeCache(_ url: URL) async throws {
+            let cache = try BoundedCache<String>(directory: url, coding: .codable)
+            for number in 0..<random(1..<4) { await cache.insert("value \(number)", for: "key \(number)") }
+        }
+
+        /// Files of the app, some of them with a second hard link.
         private mutating func makePlain(_ directory: String, _ url: URL) throws {
             try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-            for _ in 0..<random(1..<4) {
+            for number in 0..<random(1..<4) {
                 let name = name()
-                try content().write(to: url.appendingPathComponent(name))
+                let file = url.appendingPathComponent(name)
+                try content().write(to: file)
                 appFiles.insert("\(directory)/\(name)")
+                guard random(0..<3) == 0 else { continue }
+                try FileManager.default.linkItem(at: file, to: url.appendingPathComponent("link\(number)"))
+                appFiles.insert("\(directory)/link\(number)")
             }
         }
 

@@ -11,7 +11,7 @@ struct ServerArgumentTests {
         "a verb says in one line that it was built without etcd, and how to build it",
         arguments: [
             ["kv", "list", etcd], ["kv", "get", etcd, "a"], ["kv", "set", etcd, "a", "1"], ["kv", "rm", etcd, "a"],
-            ["watch", etcd], ["copy", etcd, "json:-"], ["export", "etcds://a", "json:-"], ["import", "json:-", etcd],
+            ["watch", etcd], ["copy", etcd, "json:-"], ["copy", "etcds://a", "json:-"], ["copy", "json:-", etcd],
         ])
     func withoutEtcd(words: [String]) throws {
         let run = try CommandRun(words, input: "{\"key\":\"a\",\"value\":1}\n")
@@ -29,7 +29,7 @@ struct ServerArgumentTests {
         "a verb says in one line that it was built without S3, and how to build it",
         arguments: [
             ["file", "list", s3], ["file", "get", s3, "a"], ["file", "set", s3, "a"], ["file", "rm", s3, "a"],
-            ["copy", s3, "tree:none"], ["copy", "tree:.", s3], ["export", s3, "tree:none"], ["import", "tree:.", s3],
+            ["copy", s3, "tree:none"], ["copy", "tree:.", s3],
         ])
     func withoutS3(words: [String]) throws {
         let run = try CommandRun(words, input: "x")
@@ -44,7 +44,7 @@ struct ServerArgumentTests {
         arguments: [
             ["kv", "list", "URL"], ["kv", "get", "URL", "a"], ["kv", "set", "URL", "a", "1"], ["kv", "rm", "URL", "a"],
             ["kv", "list", "kv", "URL"], ["file", "get", "URL", "a"], ["file", "list", "kv", "URL", "URL"],
-            ["watch", "URL"], ["copy", "URL", "kv:none"], ["copy", "kv:none", "URL"], ["export", "URL", "json:-"],
+            ["watch", "URL"], ["copy", "URL", "kv:none"], ["copy", "kv:none", "URL"], ["copy", "URL", "json:-"],
             ["check", "URL"], ["du", "URL"], ["backup", "URL", "none"], ["copy", "kv:a", "kv:b", "URL"], ["URL"],
             ["watch", "kv:a", "--interval", "URL"],
         ], ["etcd", "etcds", "s3"])
@@ -64,7 +64,7 @@ struct ServerArgumentTests {
             ["file", "list", etcd], ["file", "list", "s3://host:9000/bucket"], ["file", "set", "https://host/a", "b"],
             ["watch", s3], ["watch", "etcd:host"], ["copy", etcd, "tree:a"], ["copy", s3, "kv:a"],
             ["copy", "kv:a", s3],
-            ["copy", "s3:bucket", "tree:a"], ["export", etcd, "kv:a"], ["export", etcd, s3], ["import", etcd, "kv:a"],
+            ["copy", "s3:bucket", "tree:a"], ["copy", etcd, s3],
             ["check", etcd], ["du", s3], ["repair", etcd], ["file", "get", "files", "a", "--output", s3],
         ])
     func usage(words: [String]) throws {
@@ -72,14 +72,5 @@ struct ServerArgumentTests {
         let run = try CommandRun(words, prefix: ["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", scratch.url.path])
         #expect(run.status == 64, "\(run.errors)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
-    }
-
-    @Test("disk: is another word for file:")
-    func disk() async throws {
-        let fixture = try await StoreFixture()
-        let run = try CommandRun([
-            "copy", "disk:\(fixture.scratch.path("files"))", "tree:\(fixture.scratch.path("tree"))",
-        ])
-        #expect(run.status == 0 && run.output == "1 copied (4 B), 0 equal\n", "\(run.errors)")
     }
 }

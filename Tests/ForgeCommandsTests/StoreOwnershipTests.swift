@@ -134,7 +134,7 @@ struct StoreOwnershipTests {
     @Test(
         "an output is never written over a file of a store",
         arguments: [
-            ["export", "kv:@/S", "json:@/S/log"], ["copy", "kv:@/S", "json:@/S/#lock"],
+            ["copy", "kv:@/S", "json:@/S/log"], ["copy", "kv:@/S", "json:@/S/#lock"],
             ["copy", "kv:@/S", "json:@/V/vault"], ["copy", "kv:@/S", "json:@/V/key"],
             ["copy", "kv:@/S", "json:@/S/quarantine-records-1"], ["copy", "json:@/lines", "json:@/T/log"],
             ["copy", "kv:@/S", "json:@/link"], ["copy", "kv:@/S", "json:@/I/a.cache"],
@@ -166,7 +166,7 @@ struct StoreOwnershipTests {
     func outputsIntoFileStores() async throws {
         try makeStore("S")
         try await DiskFileStore(root: scratch.url.appendingPathComponent("F")).save(Data("text".utf8), to: "d/log")
-        #expect(try CommandRun(["export", "kv:\(scratch.path("S"))", "json:\(scratch.path("F/d/log"))"]).status == 0)
+        #expect(try CommandRun(["copy", "kv:\(scratch.path("S"))", "json:\(scratch.path("F/d/log"))"]).status == 0)
         #expect(try CommandRun(["file", "list", scratch.path("F")]).output.contains("d/log"))
     }
 

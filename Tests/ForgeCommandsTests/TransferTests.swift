@@ -54,7 +54,7 @@ struct TransferTests {
         try plant("lines", "{\"key\": \"other\"\n")
         let kv = scratch.path("kv")
         let before = try values("kv")
-        let run = try CommandRun(["import", "json:\(scratch.path("lines"))", "kv:\(kv)", "--delete"])
+        let run = try CommandRun(["copy", "json:\(scratch.path("lines"))", "kv:\(kv)", "--delete"])
         #expect(run.status == 2 && run.errors.contains("nothing was deleted"), "\(run.status) \(run.errors)")
         #expect(try values("kv") == before)
 
@@ -77,14 +77,34 @@ struct TransferTests {
             let store = try FileKVStore(at: scratch.url.appendingPathComponent(value))
             try store.set(KVKey<String>("a"), value: value)
             try store.close()
-            return try CommandRun(["export", "kv:\(scratch.path(value))", "json:-"]).output
+            return try CommandRun(["copy", "kv:\(scratch.path(value))", "json:-"]).output
         }
         try plant("lines", line("first") + line("second"))
         for _ in 0..<2 {
-            let run = try CommandRun(["import", "json:\(scratch.path("lines"))", "kv:\(scratch.path("kv"))"])
+            let run = try CommandRun(["copy", "json:\(scratch.path("lines"))", "kv:\(scratch.path("kv"))"])
             #expect(run.status == 0, "\(run.errors)")
             #expect(try CommandRun(["kv", "get", scratch.path("kv"), "a"]).output == "second\n")
         }
+    }
+
+    @Test("one object of names and values is read as a store, on one line or several; a damaged line is not")
+    func plainObject() throws {
+        let object = "{\n  \"theme\": \"dusk\",\n  \"size\": 3, \"old\": {\"@schema\": 2, \"@value\": [1]}\n}\n"
+        for (name, text) in [("a", object), ("b", object.replacing("\n", with: " "))] {
+            let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path(name))", "--json"], input: text)
+            #expect(run.status == 0, "\(run.output) \(run.errors)")
+            #expect(try CommandRun(["kv", "get", scratch.path(name), "theme"]).output == "dusk\n")
+            #expect(try CommandRun(["kv", "get", scratch.path(name), "size"]).output == "3\n")
+            let lines = try CommandRun(["copy", "kv:\(scratch.path(name))", "json:-"]).output
+            #expect(lines.contains("{\"key\":\"old\",\"version\":2,\"value\":[1]}"), "\(lines)")
+        }
+        for text in ["{\"key\":\"a\"}\n", "{\"a\":1}\n{\"b\":2}\n", "{\"a\":1,\n", "[1]\n", "{\"a\":1,\"a\":2}\n"] {
+            let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path("c"))"], input: text)
+            #expect(run.status == 1, "\(text): \(run.output)")
+        }
+        let lines = "{\n{\"key\":\"k\",\"value\":1}\n"
+        let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path("d"))"], input: lines)
+        #expect(run.status == 2 && run.output.contains("1 copied"), "\(run.output)")
     }
 
     @Test("a link in the destination is not followed, so a file is never compared with itself")
@@ -106,8 +126,8 @@ struct TransferTests {
         for (key, content) in contents { try await source.save(content, to: "d/\(key)", attributes: ["type": key]) }
         let (a, b, c, tree) = (scratch.path("a"), scratch.path("b"), scratch.path("c"), scratch.path("tree"))
         for arguments in [
-            ["copy", "file:\(a)", "file:\(b)", "--verify"], ["export", "file:\(b)", "tree:\(tree)", "--verify"],
-            ["import", "tree:\(tree)", "file:\(c)", "--verify"], ["backup", c, scratch.path("backup")],
+            ["copy", "file:\(a)", "file:\(b)", "--verify"], ["copy", "file:\(b)", "tree:\(tree)", "--verify"],
+            ["copy", "tree:\(tree)", "file:\(c)", "--verify"], ["backup", c, scratch.path("backup")],
             ["restore", scratch.path("backup"), scratch.path("restored")],
         ] {
             let run = try CommandRun(arguments)
@@ -143,13 +163,13 @@ struct TransferTests {
         #expect(copy.status == 0, "\(copy.errors)")
         #expect(copy.output == "5 copied (\(before.values.reduce(0) { $0 + $1.count }) B), 0 equal, 5 verified\n")
         let lines = "json:\(scratch.path("lines"))"
-        #expect(try CommandRun(["export", "kv:\(scratch.path("b"))", lines, "--verify"]).status == 0)
-        #expect(try CommandRun(["import", lines, "kv:\(scratch.path("c"))", "--verify"]).status == 0)
-        let text = try CommandRun(["export", "kv:\(scratch.path("c"))", "json:-"])
+        #expect(try CommandRun(["copy", "kv:\(scratch.path("b"))", lines, "--verify"]).status == 0)
+        #expect(try CommandRun(["copy", lines, "kv:\(scratch.path("c"))", "--verify"]).status == 0)
+        let text = try CommandRun(["copy", "kv:\(scratch.path("c"))", "json:-"])
         let file = try String(contentsOfFile: scratch.path("lines"), encoding: .utf8)
         #expect(text.output == file)
         #expect(text.output.contains("{\"key\":\"name\",\"value\":\"dusk\"}\n"), "\(text.output)")
-        #expect(try CommandRun(["import", "json:-", "kv:\(scratch.path("d"))"], input: text.output).status == 0)
+        #expect(try CommandRun(["copy", "json:-", "kv:\(scratch.path("d"))"], input: text.output).status == 0)
         for name in ["b", "c", "d"] { #expect(try values(name) == before) }
         let again = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))"])
         #expect(again.output == "0 copied (0 B), 5 equal\n")
@@ -161,10 +181,10 @@ struct TransferTests {
         try plant("tree/d/e/b.txt", String(repeating: "two", count: 200_000))
         try plant("tree/d/empty", "")
         let before = try files("tree")
-        #expect(try CommandRun(["import", "tree:\(scratch.path("tree"))", "file:\(scratch.path("a"))"]).status == 0)
+        #expect(try CommandRun(["copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("a"))"]).status == 0)
         #expect(try CommandRun(["copy", "file:\(scratch.path("a"))", "file:\(scratch.path("b"))"]).status == 0)
         let export = try CommandRun(
-            ["export", "file:\(scratch.path("b"))", "tree:\(scratch.path("c"))", "--verify", "--json"])
+            ["copy", "file:\(scratch.path("b"))", "tree:\(scratch.path("c"))", "--verify", "--json"])
         #expect(export.status == 0, "\(export.errors)")
         let summary = try export.summary()
         #expect(summary["copied"] as? Int == 3 && summary["verified"] as? Int == 3, "\(summary)")
@@ -261,7 +281,7 @@ struct TransferTests {
         #expect(run.output.contains("skip  ") && run.output.contains("(symbolic link)"), "\(run.output)")
         #expect(try files("t") == ["a": "1"])
         let lines = "{\"key\":\"a\",\"value\":1}\n{\"key\":2}\nnot json\n\n{\"key\":\"b\",\"base64\":\"!\"}\n"
-        let imported = try CommandRun(["import", "json:-", "kv:\(scratch.path("k"))"], input: lines)
+        let imported = try CommandRun(["copy", "json:-", "kv:\(scratch.path("k"))"], input: lines)
         #expect(imported.status == 2, "\(imported.errors)")
         #expect(imported.output.split(separator: "\n").count { $0.hasPrefix("fail") } == 3, "\(imported.output)")
         #expect(try CommandRun(["kv", "get", scratch.path("k"), "a"]).output == "1\n")
@@ -271,7 +291,7 @@ struct TransferTests {
         "what makes no sense is wrong usage",
         arguments: [
             ["copy", "kv:a", "tree:b"], ["copy", "a", "kv:b"], ["copy", "kv:", "kv:b"], ["copy", "ftp:a", "kv:b"],
-            ["export", "kv:a", "kv:b"], ["import", "kv:a", "json:b"], ["copy", "kv:a", "json:b", "--delete"],
+            ["copy", "kv:a", "json:b", "--delete"],
             ["copy", "json:-", "kv:b", "--verify"], ["copy", "kv:a", "kv:b", "--max-delete", "-1"],
             ["watch", "tree:a"],
         ])
@@ -369,8 +389,8 @@ struct TransferTests {
         try plant("s/a/b", "1")
         let other = Ancestry.identity(of: try POSIXPath(scratch.url.appendingPathComponent("s/a")))
         let source = try ConfinedDirectory(POSIXPath(scratch.url.appendingPathComponent("s")))
-        var walk = FileWalk(source, skipsStores: false, skipsLeftovers: false, other: other)
-        #expect(throws: FileWalk.ContainsOther.self) { while try walk.next() != nil {} }
+        var walk = StoreWalk(source, except: other)
+        #expect(throws: StoreWalk.ContainsOther.self) { while try walk.nextFile(ofStore: false) != nil {} }
     }
 
     @Test("a shared store is written beside the process that has it open; an exclusive one is in use")

@@ -53,11 +53,11 @@ struct Verb: CustomTestStringConvertible, Sendable {
         Verb(name: "repair", access: .reads, prints: true) { [$0] },
         Verb(name: "watch", access: .reads, prints: true) { ["kv:\($0)/kv", "--count", "1"] },
         Verb(name: "copy", access: .copies, prints: true) { ["file:\($0)/files", "tree:\($0)/tree"] },
-        Verb(name: "export", access: .copies, prints: true) { ["kv:\($0)/kv", "json:\($0)/lines"] },
         Verb(
-            name: "import", access: .creates, prints: true, input: "{\"key\":\"new\",\"value\":1}\n",
+            name: "copy", access: .creates, prints: true, input: "{\"key\":\"new\",\"value\":1}\n",
             needsKeyValueStore: true
         ) { ["json:-", "kv:\($0)/kv"] },
+        Verb(name: "copy", access: .copies, prints: true) { ["kv:\($0)/kv", "json:\($0)/lines"] },
         Verb(name: "backup", access: .copies, prints: true) { ["\($0)/files", "\($0)/backup"] },
         Verb(
             name: "restore", access: .copies, prints: true,

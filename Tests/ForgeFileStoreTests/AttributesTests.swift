@@ -23,7 +23,7 @@ struct AttributesTests {
     }
 
     private func names() throws -> [String] {
-        try memory.contentsOfDirectory(at: root).map(\.lastPathComponent).filter { !$0.hasPrefix("#journal") }.sorted()
+        try memory.contentsOfDirectory(at: root).map(\.lastPathComponent).filter { !$0.hasPrefix("#") }.sorted()
     }
 
     /// A store on a file system without extended attributes.

@@ -77,7 +77,7 @@ struct DiskFileStoreTests {
         #expect(try directory.read("copy/d/#tmp-\(journal.id)-0") == "left over")
         try await next.save(Data("3".utf8), to: "d/file")
         let names = Set(try FileManager.default.contentsOfDirectory(atPath: copy.path))
-        #expect(names == ["#journal-0", "#journal-1", "#tmp-\(journal.id)-0", "d"])
+        #expect(names == ["#journal-0", "#journal-1", "#store-files", "#tmp-\(journal.id)-0", "d"])
         #expect(
             Set(try FileManager.default.contentsOfDirectory(atPath: copy.appending(path: "d").path))
                 == ["#tmp-abcdefghabcdefgh", "#trash-abcdefghabcdefgh", "file"])

@@ -236,7 +236,7 @@ struct SwappedSourceTests {
             performing: { try await store.move(from: self.source, to: "file") },
             throws: hasCode(.invalidSource(.changed)))
         #expect(try await store.load("file") == Data("old".utf8))
-        #expect(try names(in: "/data/store") == ["#journal-0", "file"])
+        #expect(try names(in: "/data/store") == ["#journal-0", "#store-files", "file"])
         var left: Set = ["source", "other"]
         switch swap {
         case .file: left.remove("other")
@@ -293,7 +293,7 @@ struct SwappedSourceTests {
         #expect(try memory.readFile("/in/source") == Array("source".utf8))
         #expect(try memory.status("/in/source").permissions == [.ownerReadWrite, .otherRead])
         #expect(try names(in: "/in") == ["source", "other"])
-        #expect(try names(in: "/data/store") == ["#journal-0", "file"])
+        #expect(try names(in: "/data/store") == ["#journal-0", "#store-files", "file"])
     }
 
     @Test("to an existing key does not lose its name if it may not overwrite")

@@ -189,7 +189,12 @@ struct SharedRootTests {
 
 @Suite("Keys below another store's root")
 struct NestedStoreTests {
-    @Test("change nothing there", arguments: ["#lock", "#lock-vaults", "#journal-0"])
+    @Test(
+        "change nothing there",
+        arguments: [
+            "#lock", "#lock-vaults", "#journal-0", "#store-key-value", "#store-vaults", "#store-files", "#store-values",
+            "#store-images", "#store-cache",
+        ])
     func untouched(_ marker: String) async throws {
         let directory = try TemporaryDirectory()
         let store = DiskFileStore(root: directory.url("app"), options: .init(durability: .none))

@@ -129,7 +129,7 @@ struct WaitingTests {
         let root = directory.path("store")
         let store = DiskFileStore(root: directory.url("store"))
         try await store.save(Data("content".utf8), to: "d/f")
-        let probe = LazyStoreDirectory(root, on: SystemFileSystem())
+        let probe = LazyStoreDirectory(root, of: .files, on: SystemFileSystem())
         _ = try probe.existing()
         guard try probe.openCachedFile(try RelativeKey("d/f")) != nil else {
             print("NOT RUN: reads without waiting, which this system or file system does not have")

@@ -124,7 +124,9 @@ struct EmptyFileProgressTests {
 
 @Suite("The files that belong to a store itself")
 struct StoreFileMoveTests {
-    @Test("are not moved to a key", arguments: ["store/#journal-0", "other/#lock", "other/#lock-vaults"])
+    @Test(
+        "are not moved to a key",
+        arguments: ["store/#journal-0", "store/#store-files", "other/#lock", "other/#lock-vaults"])
     func refused(path: String) async throws {
         let directory = try TemporaryDirectory()
         let store = DiskFileStore(root: directory.url("store"))

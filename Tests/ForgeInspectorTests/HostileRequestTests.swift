@@ -141,6 +141,26 @@ import Testing
         }
     }
 
+    @Test("finds what has changed once a page asks, however long it was idle")
+    func wakes() async throws {
+        try await ServedPage.serving(stores.url) { page in
+            try stores.keyValueStore("later").close()
+            var body = ""
+            while !body.contains("later") { body = try await page.get("/api/stores").body }
+        }
+    }
+
+    @Test("answers soon when connections that send nothing have used up their number, whatever the limit of a request")
+    func halfOpenConnections() async throws {
+        try await ServedPage.serving(stores.url, timeLimit: .seconds(60)) { page in
+            let idle = try (0..<Inspector.connectionLimit + 6).map { _ in try RawConnection(port: page.port) }
+            let start = ContinuousClock.now
+            #expect(try await isAlive(page))
+            #expect(ContinuousClock.now - start < .seconds(45))
+            withExtendedLifetime(idle) {}
+        }
+    }
+
     @Test("keeps a connection that waits for a change longer than the limit")
     func longWait() async throws {
         try await ServedPage.serving(stores.url, timeLimit: .seconds(1)) { page in
@@ -180,7 +200,8 @@ import Testing
         try store.close()
         try FileManager.default.createDirectory(at: stores.place("broken"), withIntermediateDirectories: true)
         try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("broken/log"))
-        try FileManager.default.copyItem(at: stores.place("settings/#lock"), to: stores.place("broken/#lock"))
+        try FileManager.default.copyItem(
+            at: stores.place("settings/#store-key-value"), to: stores.place("broken/#store-key-value"))
         try await ServedPage.serving(stores.url) { page in
             #expect(try await page.get("/api/keys?store=settings").status == 200)
             try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("settings/log"))

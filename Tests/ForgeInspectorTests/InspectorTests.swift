@@ -35,6 +35,15 @@ import Testing
                 "https://example.org/a"
             ])
     }
+
+    @Test("searches a tenth of the time while a page is open, and not at all without one")
+    func pauses() {
+        #expect(Inspector.pause(afterSearching: .seconds(2), idleFor: .seconds(1)) == .seconds(18))
+        #expect(Inspector.pause(afterSearching: .milliseconds(1), idleFor: .zero) == .milliseconds(500))
+        #expect(Inspector.pause(afterSearching: .milliseconds(1), idleFor: nil) == nil)
+        #expect(Inspector.pause(afterSearching: .milliseconds(1), idleFor: .seconds(60)) == nil)
+    }
+
     @Test(
         "does not take a directory for a store because of the name of a file",
         arguments: ["log", "a.cache", "b.forgecache"])

@@ -91,7 +91,7 @@ struct ClosingTests {
 
     @Test("although its log could not be compacted")
     func compactedInVain() throws {
-        let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
+        let plan = FaultPlan([.on(.rename, call: 3, do: .fail(.noSpace))])
         do {
             let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
             try store.set(a, value: "first")

@@ -134,7 +134,7 @@ struct CompactionTests {
         try await forEachCrash(
             limit: TestDepth.limit(60, deep: 1000),
             run: { fileSystem, run in
-                let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
+                let plan = FaultPlan([.on(.rename, call: 3, do: .fail(.noSpace))])
                 do {
                     let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
                     for number in 0..<4 { try store.set(text, value: String(repeating: "\(number)", count: 3000)) }

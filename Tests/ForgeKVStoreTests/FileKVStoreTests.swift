@@ -16,7 +16,7 @@ import Testing
         let system = SystemFileSystem()
         let path = try POSIXPath(url)
         #expect(try system.status(path).permissions == .ownerReadWriteExecute)
-        for name in ["log", "#lock"] {
+        for name in ["log", "#lock", "#store-key-value"] {
             #expect(try system.status(path.appending(POSIXPath(name))).permissions == .ownerReadWrite)
         }
     }
@@ -97,7 +97,7 @@ import Testing
                 fixture.fileSystem.open(POSIXPath("/store/\(name)"), .writeOnly, options: [.create]))
         }
         let store = try fixture.open()
-        #expect(try fixture.names() == (foreign + ["#lock", "log"]).sorted())
+        #expect(try fixture.names() == (foreign + ["#lock", "#store-key-value", "log"]).sorted())
         #expect(try store.damageReports().map(\.offset) == [64])
     }
 

@@ -263,7 +263,7 @@ import Testing
         let error = try #require(throws: KVStoreError.self) { try fixture.open() }
         #expect(error.code == .unknownFormat(version: 2))
         #expect(try fixture.bytes() == bytes)
-        #expect(try fixture.names() == ["#lock", "log"])
+        #expect(try fixture.names() == ["#lock", "#store-key-value", "log"])
     }
 
     @Test("a log that is not a regular file of the store is refused")

@@ -20,7 +20,7 @@ struct ReleaseTests {
         "in the issue handler, in another thread, closes the store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func inBackground() throws {
         let memory = InMemoryFileSystem()
-        let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
+        let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 3, do: .fail(.ioError))]))
         let owner = Owner()
         let recorder = IssueRecorder()
         var options = recorder.options(compactionFloorInBytes: 1000)
@@ -91,8 +91,8 @@ struct ReleaseTests {
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func anotherStore() throws {
         let memory = InMemoryFileSystem()
-        // The second rename is that of the log compacted at closing.
-        let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
+        // The third rename is that of the log compacted at closing.
+        let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 3, do: .fail(.ioError))]))
         let recorder = IssueRecorder()
         let hasOpened = DispatchSemaphore(value: 0)
         var options = recorder.options()

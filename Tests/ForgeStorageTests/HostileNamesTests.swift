@@ -82,7 +82,7 @@ struct HostileNamesInOneFileTests {
                 try store.remove(key)
                 #expect(!store.contains(key))
             }
-            #expect(try SystemFileSystem().contentsOfDirectory(at: root).count == 2, "the log and the lock")
+            #expect(try SystemFileSystem().contentsOfDirectory(at: root).count == 3, "log, lock and marker")
         }
     }
 

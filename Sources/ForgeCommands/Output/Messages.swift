@@ -112,22 +112,26 @@ func requireNoStoreFile(at path: POSIXPath, _ name: String) throws {
     let path = try fileSystem.followingFinalLinks(path)
     let (above, file) = path.splitLast()
     let parent: POSIXPath = above.isEmpty ? "." : above
-    let role: FileRole
+    let isContent: Bool
     do throws(FileSystemError) {
-        let owner = try StoreEvidence(at: parent, on: fileSystem)
-        role = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
+        isContent = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
+            let scope = try StoreScope(of: directory, on: fileSystem)
             // A name that only stores use is reserved, also while there is no such file.
-            if owner.isRoot, file.isReservedName { return .marker }
+            if scope.isUnknown || scope.isRoot && file.isReservedName { return false }
             guard try fileSystem.exists(file, at: directory, followsSymbolicLinks: false) else {
-                return try owner.role(of: file) { () throws(FileSystemError) in [] }
+                return try scope.role(of: file, among: StoreLayouts.all) { () throws(FileSystemError) in [] }
+                    == .content
             }
-            return try owner.role(of: file, at: directory, on: fileSystem)
+            switch try scope.role(of: file, at: directory, on: fileSystem) {
+            case .content, .special: return true
+            default: return false
+            }
         }
     } catch {
         guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
         return  // The write reports it.
     }
-    guard role == .content else { throw CommandFailure("\(name) is a file of a store; choose another output", .usage) }
+    guard isContent else { throw CommandFailure("\(name) is a file of a store; choose another output", .usage) }
 }
 
 /// The option `--json` of every verb.

@@ -24,9 +24,6 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
         /// Whether the items are keys and values, not files.
         var isKeyValue: Bool { [.keyValue, .json, .etcd, .etcds].contains(self) }
 
-        /// Whether the place is a store of this toolkit.
-        var isStore: Bool { self != .json && self != .tree }
-
         /// Whether the place is a store on servers.
         var isServer: Bool { [.etcd, .etcds, .s3].contains(self) }
     }
@@ -36,13 +33,10 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
     let path: String
 
     init?(argument: String) {
-        guard let colon = argument.firstIndex(of: ":") else { return nil }
-        // Another word for a file store on this machine.
-        let word = argument[..<colon] == "disk" ? Scheme.files.rawValue : String(argument[..<colon])
-        guard let scheme = Scheme(rawValue: word) else { return nil }
+        guard let (word, path) = argument.splitAtBytes(":"), let scheme = Scheme(rawValue: word), !path.isEmpty
+        else { return nil }
         self.scheme = scheme
-        path = String(argument[argument.index(after: colon)...])
-        guard !path.isEmpty else { return nil }
+        self.path = path
     }
 
     /// The directory of a store on this machine in an argument of a verb that takes one kind of store: a path, or one
@@ -81,7 +75,7 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
     func text(of item: String) -> String {
         switch scheme {
         case .keyValue, .json: "\(text)#\(item)"
-        case .files, .tree, .etcd, .etcds, .s3: path.hasSuffix("/") ? text + item : "\(text)/\(item)"
+        case .files, .tree, .etcd, .etcds, .s3: path.hasByteSuffix("/") ? text + item : "\(text)/\(item)"
         }
     }
 }
@@ -121,24 +115,21 @@ struct StoreURL: Hashable, Sendable {
     ///
     /// - Throws: `ValidationError`, which repeats nothing of the URL: it may contain a password.
     init(_ text: String) throws(ValidationError) {
-        let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 2, let scheme = Scheme(rawValue: String(parts[0])) else {
+        guard let (word, rest) = text.splitAtBytes("://"), let scheme = Scheme(rawValue: word) else {
             throw ValidationError("The URL of a store begins with etcd://, etcds:// or s3://")
         }
-        let rest = parts[1].split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        let authority = String(rest[0])
+        let (authority, path) = rest.splitAtBytes("/") ?? (rest, "")
         guard !authority.utf8.contains(UInt8(ascii: "@")) else { throw Self.credentials(scheme) }
-        guard !parts[1].utf8.contains(where: { [UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }) else {
+        guard !rest.utf8.contains(where: { [UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }) else {
             throw ValidationError("The URL of a store has no query (?) and no fragment (#)")
         }
         self.scheme = scheme
         places = try scheme == .s3 ? [Self.bucket(authority)] : Self.servers(authority)
-        let path = rest.count > 1 ? String(rest[1]) : ""
         guard !path.isEmpty else {
             prefix = scheme == .s3 ? "" : Self.defaultPrefix
             return
         }
-        prefix = path.hasSuffix("/") ? path : path + "/"
+        prefix = path.hasByteSuffix("/") ? path : path + "/"
     }
 
     /// The URL in an argument; nil if that is a path.
@@ -156,8 +147,7 @@ struct StoreURL: Hashable, Sendable {
 
     /// The word before `://`; nil if there is none.
     private static func scheme(of argument: String) -> String? {
-        let parts = argument.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 2, let word = parts.first, let first = word.utf8.first, first.isLetter,
+        guard let (word, _) = argument.splitAtBytes("://"), let first = word.utf8.first, first.isLetter,
             word.utf8.allSatisfy({ $0.isLetter || $0.isDigit || [43, 45, 46].contains($0) })
         else { return nil }
         return word.lowercased()
@@ -237,5 +227,6 @@ extension UInt8 {
 }
 
 extension String {
-    fileprivate var withoutSlashAtEnd: String { hasSuffix("/") ? String(dropLast()) : self }
+    /// The text without one slash at its end.
+    var withoutSlashAtEnd: String { droppingByteSuffix("/") ?? self }
 }

@@ -75,16 +75,16 @@ struct LocalFilePlace: FilePlace {
 
     func files(_ log: TransferLog?) async throws -> [FilePlaceEntry] {
         guard let root = try root() else { return [] }
-        var walk = FileWalk(root, skipsStores: isStore, skipsLeftovers: isStore)
+        var walk = StoreWalk(root)
         var found: [FilePlaceEntry] = []
         while true {
             try Interruption.check()
             do {
-                guard let entry = try walk.next() else { return found }
+                guard let entry = try walk.nextFile(ofStore: isStore) else { return found }
                 // Deletions are decided by the role of a file; a copy reads every file.
                 if try log == nil && !isDeletedWhenMissing(entry, in: walk) { continue }
-                if let file = try key(of: entry, log) {
-                    found.append(FilePlaceEntry(key: file, sizeInBytes: try size(of: entry.path)))
+                if let file = try key(of: entry, in: walk, log) {
+                    found.append(FilePlaceEntry(key: file, sizeInBytes: entry.status.sizeInBytes))
                 }
             } catch let error as FileSystemError {
                 guard let log else { throw error }
@@ -94,15 +94,15 @@ struct LocalFilePlace: FilePlace {
     }
 
     /// Whether a file may be deleted; nothing of a store in an ordinary directory is, since a server has no stores.
-    private func isDeletedWhenMissing(_ entry: FileWalk.Entry, in walk: FileWalk) throws -> Bool {
-        guard entry.type == .regular else { return false }
+    private func isDeletedWhenMissing(_ entry: StoreWalk.Entry, in walk: StoreWalk) throws -> Bool {
+        guard entry.status.type == .regular else { return false }
         if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
-        return try (isStore || entry.store == nil) && walk.role(of: entry).isDeletedWhenMissing
+        return try (isStore || entry.root == nil) && walk.role(of: entry).isDeletedWhenMissing
     }
 
     /// The key of an entry that is copied, or may be deleted; nil for others, which are recorded if a copy reads them.
-    private func key(of entry: FileWalk.Entry, _ log: TransferLog?) throws -> String? {
-        switch try entry.carried(fromStore: isStore) {
+    private func key(of entry: StoreWalk.Entry, in walk: StoreWalk, _ log: TransferLog?) throws -> String? {
+        switch try walk.carried(entry, ofStore: isStore) {
         case .copied where log == nil || entry.path.isKey: return String(validating: entry.path)
         case .copied: try log?.record(.fail, entry.path.shown, reason: entry.path.keyRefusal)
         case .omitted: break
@@ -110,15 +110,6 @@ struct LocalFilePlace: FilePlace {
         case .failed(let reason): try log?.record(.fail, entry.path.shown, reason: reason)
         }
         return nil
-    }
-
-    /// The size of a file for the progress; 0 if it has disappeared.
-    private func size(of path: POSIXPath) throws(FileSystemError) -> Int64 {
-        do throws(FileSystemError) {
-            return try fileSystem.status(target.root.appending(path), followsSymbolicLinks: false).sizeInBytes
-        } catch  where error.errno.isDisappearance {
-            return 0
-        }
     }
 
     /// The directory; nil if it does not exist.

@@ -63,8 +63,17 @@ enum KeyValueSource {
 
     private static func forEachLine(of descriptor: FileDescriptor, _ body: (Item) async throws -> Void) async throws {
         var reader = LineReader(descriptor)
+        var first: [ArraySlice<UInt8>] = []
+        if let object = try plainObject(&reader, &first) {
+            for (name, value) in object {
+                let bytes = Result { () throws(CommandFailure) in try KeyValueLine.bytes(ofMember: value) }
+                try await body((name, bytes))
+            }
+            return
+        }
         var number = 0
-        while let line = try reader.next() {
+        var rest = first[...]
+        while let line = try rest.popFirst() ?? reader.next() {
             try Interruption.check()
             number += 1
             guard line.contains(where: { ![0x20, 0x09, 0x0D].contains($0) }) else { continue }
@@ -82,6 +91,65 @@ enum KeyValueSource {
             try await body((decoded.key, .success(decoded.bytes)))
         }
     }
+}
+
+extension KeyValueSource {
+    /// A plain object is parsed as a whole.
+    private static let objectLimit = 64 << 20
+
+    /// The members of the input if it is one JSON object of names and values, which is no line for a key: an object on
+    /// several lines, or on one without a `key` that is a string.
+    ///
+    /// - Parameters:
+    ///   - reader: The input.
+    ///   - lines: The lines that were read, if it is anything else.
+    /// - Returns: The members; nil for anything else, and for an object of more than 64 MiB.
+    /// - Throws: ``CommandFailure`` for a failed read.
+    private static func plainObject(
+        _ reader: inout LineReader, _ lines: inout [ArraySlice<UInt8>]
+    ) throws -> [(name: String, value: CodedValue)]? {
+        var text: [UInt8] = []
+        while let line = try reader.next() {
+            try Interruption.check()
+            lines.append(line)
+            let isFirst = text.allSatisfy(\.isBlank)
+            text += line + [UInt8(ascii: "\n")]
+            if isFirst, let start = line.first(where: { !$0.isBlank }) {
+                guard start == UInt8(ascii: "{"), !isLine(line) else { return nil }
+            }
+            guard text.count <= objectLimit else { return nil }
+        }
+        guard let object = String(validating: text, as: UTF8.self).flatMap(parsed), object["key"]?.isString != true,
+            case .map(let entries) = object
+        else { return nil }
+        var members: [(name: String, value: CodedValue)] = []
+        for entry in entries {
+            guard case .string(let name) = entry.key else { return nil }
+            members.append((name, entry.value))
+        }
+        lines = []
+        return members
+    }
+
+    private static func isLine(_ line: ArraySlice<UInt8>) -> Bool {
+        String(validating: line, as: UTF8.self).flatMap(parsed)?["key"]?.isString == true
+    }
+
+    private static func parsed(_ text: String) -> CodedValue? {
+        do {
+            return try CodedValue(json: text, levels: CodedValue.maximumDepth + 1)
+        } catch {
+            return nil
+        }
+    }
+}
+
+extension CodedValue {
+    fileprivate var isString: Bool { if case .string = self { true } else { false } }
+}
+
+extension UInt8 {
+    fileprivate var isBlank: Bool { [0x20, 0x09, 0x0D, 0x0A].contains(self) }
 }
 
 /// Lines of JSON, on standard output or in a file that appears when it is complete.
@@ -194,15 +262,30 @@ enum KeyValueLine {
             return (key, Array(data))
         }
         guard let value = object["value"] else { throw CommandFailure("neither \"value\" nor \"base64\"") }
+        return (key, try bytes(of: value, version: object["version"], named: "version"))
+    }
+
+    /// The bytes of a member of a plain object: a value, or `{"@schema": 2, "@value": …}` for schema version 2, as a
+    /// store exports it.
+    static func bytes(ofMember member: CodedValue) throws(CommandFailure) -> [UInt8] {
+        guard let value = member["@value"], let version = member["@schema"] else {
+            return try bytes(of: member, version: nil, named: "@schema")
+        }
+        return try bytes(of: value, version: version, named: "@schema")
+    }
+
+    private static func bytes(
+        of value: CodedValue, version given: CodedValue?, named name: String
+    ) throws(CommandFailure) -> [UInt8] {
         var version: UInt32 = 1
-        if let given = object["version"] {
+        if let given {
             guard case .integer(let number) = given, let exact = UInt32(exactly: number) else {
-                throw CommandFailure("\"version\" is not a number of 32 bits")
+                throw CommandFailure("\"\(name)\" is not a number of 32 bits")
             }
             version = exact
         }
         do {
-            return (key, ValueEnvelope(schemaVersion: version, payload: try value.encoded()).encoded)
+            return ValueEnvelope(schemaVersion: version, payload: try value.encoded()).encoded
         } catch {
             throw CommandFailure("the value cannot be stored: \(error)")
         }

@@ -91,21 +91,35 @@ struct KVStoreArgument: ParsableArguments {
 
     /// Throws if a file named `log` in a directory is none of a key-value store: opening it would set it aside.
     private static func requireNoOtherLog(in url: URL) throws {
+        if let reason = try reasonForOtherLog(in: url) { throw CommandFailure(reason) }
+    }
+
+    private static func reasonForOtherLog(in url: URL) throws -> String? {
         let fileSystem = SystemFileSystem()
         let path = try POSIXPath(url)
-        let role: FileRole
         do throws(FileSystemError) {
-            let owner = try StoreEvidence(at: path, on: fileSystem)
-            role = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
-                try owner.role(of: FileKVStore.logName, at: directory, on: fileSystem)
+            return try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
+                let scope = try StoreScope(of: directory, on: fileSystem)
+                // A creation that was interrupted before it marked the directory is completed.
+                if scope.isUnknown, try !isFresh(directory) {
+                    return "\(path.shown) is in a store that this version does not know"
+                }
+                guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
+                return "\(path.shown) is no key-value store: its file log is another program's"
             }
         } catch {
             guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
-            return  // There is no log, or opening the store reports the error.
+            return nil  // There is no log, or opening the store reports the error.
         }
-        guard role == .log else {
-            throw CommandFailure("\(path.shown) is no key-value store: its file log is another program's")
+    }
+
+    /// Whether a directory has only the bookkeeping of a key-value store.
+    private static func isFresh(_ directory: Descriptor) throws(FileSystemError) -> Bool {
+        for entry in try SystemFileSystem().entries(of: directory) {
+            let role = try KeyValueLayout.role(of: entry.name) { () throws(FileSystemError) in [] }
+            guard role == .bookkeeping || entry.name == StoreMarker.temporaryName(of: .keyValue) else { return false }
         }
+        return true
     }
 
     /// Opens the store in a directory for writing, beside processes that share it.

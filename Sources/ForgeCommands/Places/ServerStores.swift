@@ -84,9 +84,7 @@ extension StoreURL {
         var configuration = S3FileStore.Configuration(
             bucket: places[0], region: environment["AWS_REGION", "AWS_DEFAULT_REGION"] ?? "us-east-1",
             credentials: Self.credentials(environment))
-        configuration.endpoint = environment["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].map {
-            $0.hasSuffix("/") ? String($0.dropLast()) : $0
-        }
+        configuration.endpoint = environment["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].map(\.withoutSlashAtEnd)
         switch environment["FORGE_S3_ADDRESSING"] {
         case nil: break
         case "path": configuration.addressing = .path

@@ -45,7 +45,7 @@ struct BackupCommand: ParsableCommand {
         var writer = try BackupWriter(try POSIXPath(from), to: staged.path, report)
         do {
             try writer.run()
-        } catch is FileWalk.ContainsOther {
+        } catch is StoreWalk.ContainsOther {
             throw overlap  // Through a bind mount.
         }
         try staged.place()
@@ -82,23 +82,17 @@ struct BackupWriter {
     /// Copies everything, and completes the manifest.
     ///
     /// - Throws: ``CommandFailure`` with the status `notFound` if there is nothing to back up.
-    ///   ``FileWalk/ContainsOther`` if the backup itself is found below the source.
+    ///   `StoreWalk.ContainsOther` if the backup itself is found below the source.
     mutating func run() throws {
-        var walk = FileWalk(
-            source, skipsStores: false, skipsLeftovers: true,
-            other: Ancestry.identity(of: content.path.splitLast().parent))
-        while true {
+        var walk = StoreWalk(source, except: Ancestry.identity(of: content.path.splitLast().parent))
+        while let event = try walk.next() {
             try Interruption.check()
-            let entry: FileWalk.Entry?
-            do {
-                entry = try walk.next()
-            } catch let error as FileSystemError {
-                guard error.path != source.path else { throw error }
-                try report.fail(error.path?.shown ?? "", "\(error)")
-                continue
+            switch event {
+            case .entered: continue
+            case .other: throw StoreWalk.ContainsOther()
+            case .failed(let error): try report.fail(error.path?.shown ?? "", "\(error)")
+            case .file(let entry): try add(entry, of: walk)
             }
-            guard let entry else { break }
-            try add(entry, of: walk)
         }
         guard !report.isEmpty else {
             throw CommandFailure("no store here: \(source.path) contains no files", .notFound)
@@ -107,27 +101,25 @@ struct BackupWriter {
         try manifest.finish()
     }
 
-    private mutating func add(_ entry: FileWalk.Entry, of walk: FileWalk) throws {
-        guard entry.type == .regular else { return try report.skip(entry.path.shown, entry.type.text) }
-        guard let path = String(validating: entry.path) else {
-            return try report.fail(entry.path.shown, "the name is not valid UTF-8")
-        }
+    private mutating func add(_ entry: StoreWalk.Entry, of walk: StoreWalk) throws {
         do {
-            switch try walk.role(of: entry) {
-            case .bookkeeping, .temporary: return
-            // Saved with the log, and empty for vaults; a journal only names files of running processes.
-            case .marker where entry.path.splitLast().name == .lockName: return
-            case .marker where entry.path.splitLast().name.bytes.starts(with: POSIXPath.journalPrefix.utf8): return
-            case .log where entry.owner.kinds.contains(.keyValue): try addStore(path, entry.path)
-            case .content, .log, .vault, .vaultKey, .image, .quarantine, .marker, .moved:
+            let role = try walk.role(of: entry)
+            if case .special(let type) = role { return try report.skip(entry.path.shown, type.text) }
+            guard let path = String(validating: entry.path) else {
+                return try report.fail(entry.path.shown, "the name is not valid UTF-8")
+            }
+            switch role {
+            case .bookkeeping, .temporary, .special: return
+            case .log where entry.scope.owner.contains(.keyValue): try addStore(path, entry.path)
+            case .content, .log, .vault, .vaultKey, .entry, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory && isGone(entry.path) {
             return  // Removed after it was listed.
         } catch let error as FileSystemError where error.path?.bytes.starts(with: content.path.bytes) != true {
-            try report.fail(path, "\(error)")
+            try report.fail(entry.path.shown, "\(error)")
         } catch let error as CommandFailure where error.status == .failure {
-            try report.fail(path, "\(error)")
+            try report.fail(entry.path.shown, "\(error)")
         }
     }
 
@@ -167,14 +159,10 @@ struct BackupWriter {
             return  // Removed after it was listed.
         }
         let keys = try Self.copy(store, to: URL(to))
-        // With the lock file, by which the restored directory is recognised as a store.
-        for (name, keys) in [(item, keys), (item.splitLast().parent.appending(.lockName), nil)] {
-            let file = try HashedCopy().content(of: name, in: content)
-            try manifest.add(
-                BackupManifest.File(
-                    path: String(name), bytes: file.bytes, sha256: file.sha256, permissions: 0o600, keys: keys))
-            try report.count(bytes: file.bytes)
-        }
+        let file = try HashedCopy().content(of: item, in: content)
+        try manifest.add(
+            BackupManifest.File(path: path, bytes: file.bytes, sha256: file.sha256, permissions: 0o600, keys: keys))
+        try report.count(bytes: file.bytes)
         for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
     }
 

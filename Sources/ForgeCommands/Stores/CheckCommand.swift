@@ -115,6 +115,8 @@ struct StoreFinding: Encodable, Equatable {
     var state: State
     /// Damage, counts, and the origin of the file.
     var details: [String] = []
+    /// The bytes of the path, which ``path`` shows.
+    var location: POSIXPath
     /// The role of the file; that of a directory is `content`.
     var role = FileRole.content
     /// Whether its directory is the root of a store.

@@ -90,70 +90,32 @@ struct DiskUsage: Encodable {
     static func stores(below root: POSIXPath) throws -> (stores: [DiskUsage], failures: [Failure]) {
         var failures: [Failure] = []
         var found = [DiskUsage(path: "", kind: "directory")]
-        // The directories to read, the store that each belongs to unless it is one, and its parent's stores.
-        var pending: [(path: POSIXPath, store: Int, parent: StoreEvidence?)] = [("", 0, nil)]
-        while let (path, above, parent) = pending.popLast() {
+        // Where the files of each root are counted.
+        var places: [POSIXPath: Int] = ["": 0]
+        var walk = StoreWalk(try ConfinedDirectory(root))
+        while let event = try walk.next() {
             try Interruption.check()
-            let entries: [DirectoryEntry]
-            let owner: StoreEvidence
-            do {
-                guard let found = try list(path.isEmpty ? root : root.appending(path), below: parent) else { continue }
-                (entries, owner) = found
-            } catch let error as FileSystemError where parent != nil {
-                failures.append(Failure(path: path.shown, reason: error.errno.text))
-                continue
-            }
-            var store = above
-            if let kind = owner.text {
-                if path.isEmpty {
+            switch event {
+            case .other: continue
+            case .failed(let error):
+                failures.append(Failure(path: error.path?.shown ?? "", reason: error.errno.text))
+            case .entered(let directory):
+                guard let kind = directory.scope.owner.text else { continue }
+                if directory.path.isEmpty {
                     found[0].kind = kind
                 } else {
-                    found.append(DiskUsage(path: path.shown, kind: kind))
-                    store = found.count - 1
+                    places[directory.path] = found.count
+                    found.append(DiskUsage(path: directory.path.shown, kind: kind))
                 }
-            }
-            for entry in entries {
-                let below = path.isEmpty ? entry.name : path.appending(entry.name)
-                if entry.type == .directory {
-                    pending.append((below, store, owner))
-                } else if entry.type == .regular, let status = try status(of: root.appending(below)) {
-                    found[store].files += 1
-                    found[store].bytes += status.sizeInBytes
-                    found[store].space += status.allocatedSizeInBytes
-                }
+            case .file(let file):
+                guard file.status.type == .regular, let store = places[file.root ?? ""] else { continue }
+                found[store].files += 1
+                found[store].bytes += file.status.sizeInBytes
+                found[store].space += file.status.allocatedSizeInBytes
             }
         }
         return (
-            found.filter { $0.files > 0 }.sorted { $0.path < $1.path }, failures.sorted { $0.path < $1.path }
+            found.filter { $0.files > 0 }.sorted { $0.path.precedesInBytes($1.path) }, failures
         )
-    }
-
-    /// The entries of a directory, and what stores have written in it; nil if it was removed after it was listed.
-    private static func list(
-        _ path: POSIXPath, below parent: StoreEvidence?
-    ) throws -> (entries: [DirectoryEntry], owner: StoreEvidence)? {
-        let fileSystem = SystemFileSystem()
-        do {
-            return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
-                let owner =
-                    try parent == nil
-                    ? StoreEvidence(at: path, on: fileSystem)
-                    : StoreEvidence(of: descriptor, below: parent, on: fileSystem)
-                return (try fileSystem.entries(of: descriptor), owner)
-            }
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory, parent != nil else { throw error }
-            return nil
-        }
-    }
-
-    /// The status of a file; nil if it was removed after it was listed.
-    private static func status(of path: POSIXPath) throws -> FileStatus? {
-        do {
-            return try SystemFileSystem().status(path, followsSymbolicLinks: false)
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return nil
-        }
     }
 }

@@ -120,21 +120,22 @@ struct StoreRepair {
     ///
     /// - Throws: The error of a store that is in use or cannot be written; it is unchanged then.
     func repair(_ finding: StoreFinding) throws -> Outcome {
-        let path = root.appending(POSIXPath(finding.path))
+        let path = root.appending(finding.location)
         guard finding.kind != "directory" else {
             throw CommandFailure("a directory that cannot be read: \(finding.details.joined())")
         }
         switch finding.role {
-        case .log where finding.isMarked || finding.path.utf8.elementsEqual(FileKVStore.logName.bytes):
+        case .log where finding.isMarked || finding.location == FileKVStore.logName:
             return try repairStore(path.splitLast().parent, finding)
         case .vaultKey where try isExposed(path):
             if !isRehearsal { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
             return Outcome(action: "repair", details: ["other users could read it; now they cannot"])
         case .vault where finding.isMarked && finding.hasWrongContent,
             .vaultKey where finding.isMarked && finding.hasWrongContent,
-            .image where finding.isMarked && finding.hasWrongContent:
+            .entry where finding.isMarked && finding.hasWrongContent:
             return try setAside(path, finding)
-        case .log, .vault, .vaultKey, .image, .content, .quarantine, .marker, .bookkeeping, .temporary, .moved:
+        case .log, .vault, .vaultKey, .entry, .content, .quarantine, .marker, .bookkeeping, .temporary, .moved,
+            .special:
             let reason = finding.isMarked || finding.role == .content ? "" : "no store has marked its directory; "
             throw CommandFailure("left as it is: \(reason)\(finding.details.joined(separator: "; "))")
         }

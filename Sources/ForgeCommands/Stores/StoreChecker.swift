@@ -17,126 +17,78 @@ struct StoreChecker {
         self.progress = progress
     }
 
-    /// A directory, or a file in it, during the walk.
-    private struct Place {
-        var path: POSIXPath
-        /// The path below the checked directory; empty for that directory.
-        var shown: String
-        /// What stores have written in the directory, or in that of the file; nil if it was not read.
-        var owner: StoreEvidence?
-
-        func appending(_ name: POSIXPath) -> Place {
-            // The description of a path escapes control characters; here the printer of the finding does that.
-            let text = String(validating: name) ?? name.description
-            return Place(path: path.appending(name), shown: shown.isEmpty ? text : "\(shown)/\(text)", owner: owner)
-        }
-    }
-
-    /// The findings, ordered by path; nil if there is neither a file nor a store below the directory.
-    func check(_ root: URL) throws -> [StoreFinding]? {
-        let top = Place(path: try POSIXPath(root), shown: "")
+    /// The findings, in the order of the walk; nil if there is neither a file nor a store below the directory.
+    func check(_ url: URL) throws -> [StoreFinding]? {
+        let top = try POSIXPath(url)
+        var walk = StoreWalk(try ConfinedDirectory(top))
         var findings: [StoreFinding] = []
         var isEmpty = true
-        var pending = [top]
-        while var directory = pending.popLast() {
-            var entries: [DirectoryEntry] = []
-            do {
-                guard let found = try list(directory) else { continue }
-                entries = found.entries
-                directory.owner = found.owner
-            } catch {
-                guard !directory.shown.isEmpty else { throw error }
-                findings.append(unreadableDirectory(directory, error))
+        while let event = try walk.next() {
+            switch event {
+            case .entered, .other: continue
+            case .failed(let error):
+                findings.append(unreadableDirectory(Place(error.path ?? "", below: top), error))
+            case .file(let entry):
+                isEmpty = false
+                if let finding = check(entry, of: walk, below: top) { findings.append(finding) }
             }
-            for entry in entries {
-                let place = directory.appending(entry.name)
-                if entry.type == .directory {
-                    do {
-                        if let trash = try checkTrash(place, entry.name, below: top.path) {
-                            findings.append(trash)
-                        } else {
-                            pending.append(place)
-                        }
-                    } catch {
-                        findings.append(unreadableDirectory(place, error))
-                    }
-                } else {
-                    isEmpty = false
-                    if let finding = check(place, entry, below: top.path) { findings.append(finding) }
-                }
-                try progress.advance()
-                try Interruption.check()
-            }
+            try progress.advance()
+            try Interruption.check()
         }
         guard !isEmpty || !findings.isEmpty else { return nil }
-        return findings.sorted { $0.path < $1.path }
+        return findings
     }
 
-    /// The entries of a directory, and what stores have written in it; nil if it was removed after it was listed.
-    private func list(
-        _ directory: Place
-    ) throws(FileSystemError) -> (entries: [DirectoryEntry], owner: StoreEvidence)? {
-        let isTop = directory.shown.isEmpty
-        do {
-            return try fileSystem.withDirectory(directory.path) { (descriptor) throws(FileSystemError) in
-                let owner =
-                    try isTop
-                    ? StoreEvidence(at: directory.path, on: fileSystem)
-                    : StoreEvidence(of: descriptor, below: directory.owner, on: fileSystem)
-                return (try fileSystem.entries(of: descriptor), owner)
-            }
-        } catch  where error.errno == .noSuchFileOrDirectory && !isTop {
-            return nil
+    /// A file or directory of the walk.
+    private struct Place {
+        let path: POSIXPath
+        /// The path below the checked directory.
+        let location: POSIXPath
+        /// The same as text, in which its printer escapes control characters.
+        let shown: String
+
+        init(_ path: POSIXPath, below top: POSIXPath) {
+            location = path
+            self.path = top.appending(path)
+            shown = path.shown
         }
     }
 
     private func unreadableDirectory(_ place: Place, _ error: FileSystemError) -> StoreFinding {
         StoreFinding(
-            path: place.shown, kind: "directory", bytes: 0, state: .damaged, details: [details(of: error, at: place)])
+            path: place.shown, kind: "directory", bytes: 0, state: .damaged, details: [details(of: error, at: place)],
+            location: place.location)
     }
 
     /// The text of an error without the path, which the finding contains already.
     private func details(of error: any Error, at place: Place) -> String {
-        guard var error = error as? FileSystemError, error.path == place.path else { return "\(error)" }
+        guard var error = error as? FileSystemError else { return "\(error)" }
         error.path = nil
         return "\(error)"
     }
 
-    /// The finding for a directory that a store is deleting or was deleting; nil for any other.
-    private func checkTrash(
-        _ place: Place, _ name: POSIXPath, below top: POSIXPath
-    ) throws(FileSystemError) -> StoreFinding? {
-        guard name.isLeftover else { return nil }
-        let temporary = TemporaryFileFinding(on: fileSystem)
-        guard let origin = try temporary.origin(of: place.path, below: top) else { return nil }
-        return StoreFinding(
-            path: place.shown, kind: "temporary directory", bytes: 0, state: .skipped,
-            details: [temporary.details(of: name, origin)])
-    }
-
-    /// Checks one file; nil for a file that marks a store's directory, and for one that was removed after it was
+    /// Checks one entry; nil for a file that only the store itself needs, and for one that was removed after it was
     /// listed.
-    private func check(_ place: Place, _ entry: DirectoryEntry, below top: POSIXPath) -> StoreFinding? {
-        let path = place.path
-        var finding = StoreFinding(path: place.shown, kind: "file", bytes: 0, state: .readable)
+    private func check(_ entry: StoreWalk.Entry, of walk: StoreWalk, below top: POSIXPath) -> StoreFinding? {
+        let place = Place(entry.path, below: top)
+        let (path, name) = (place.path, entry.path.splitLast().name)
+        var finding = StoreFinding(path: place.shown, kind: "file", bytes: 0, state: .readable, location: entry.path)
         do {
-            let status = try fileSystem.status(path, followsSymbolicLinks: false)
-            finding.bytes = Int(status.sizeInBytes)
-            guard status.type == .regular else {
-                finding.kind = status.type.text
-                finding.state = .skipped
-                return finding
-            }
-            guard let owner = place.owner else { return nil }
-            finding.role = try fileSystem.withDirectory(path.splitLast().parent) {
-                (directory) throws(FileSystemError) in
-                try owner.role(of: entry.name, at: directory, on: fileSystem)
-            }
-            finding.isMarked = owner.isRoot
+            finding.bytes = entry.status.type == .directory ? 0 : Int(entry.status.sizeInBytes)
+            finding.role = try walk.role(of: entry)
+            finding.isMarked = entry.scope.isRoot
             switch finding.role {
             case .marker, .bookkeeping: return nil
-            case .temporary, .moved: try checkTemporary(place, entry.name, below: top, &finding)
-            case .content where entry.name.isLeftover: try checkTemporary(place, entry.name, below: top, &finding)
+            case .special(let type):
+                finding.kind = type.text
+                finding.state = .skipped
+            case .temporary where entry.status.type == .directory:
+                let temporary = TemporaryFileFinding(on: fileSystem)
+                finding.kind = "temporary directory"
+                finding.state = .skipped
+                finding.details = [temporary.details(of: name, try temporary.origin(of: path, below: top))]
+            case .temporary, .moved: try checkTemporary(place, name, below: top, &finding)
+            case .content where name.isLeftover: try checkTemporary(place, name, below: top, &finding)
             case .quarantine:
                 finding.kind = "quarantine"
                 finding.details = ["unreadable data that a store set aside"]
@@ -144,8 +96,8 @@ struct StoreChecker {
             case .log: try checkLog(path, &finding)
             case .vault: try checkVault(path, &finding)
             case .vaultKey: try checkVaultKey(path, &finding)
-            case .image: try checkImage(path, &finding)
-            case .content: try readToEnd(path, &finding)
+            case .entry where entry.scope.owner.contains(.images): try checkImage(path, &finding)
+            case .content, .entry: try readToEnd(path, &finding)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return nil

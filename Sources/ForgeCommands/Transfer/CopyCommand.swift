@@ -2,7 +2,7 @@ import ArgumentParser
 import ForgeStorage
 import Foundation
 
-/// The text that explains `copy`, `export` and `import`.
+/// The text that explains `copy`.
 private let discussion = """
     Items that are already equal are skipped, after a comparison of their contents, so the same command continues after \
     an interruption and starts again with every item that has changed. Each item is written under another name, or in \
@@ -10,9 +10,9 @@ private let discussion = """
     in part goes on where it stopped, and --delete removes such parts of files that have changed. At the end everything \
     is flushed to the device. A missing or empty source is an error, so that a mistyped path deletes nothing.
 
-    kv:DIR is a key-value store, file:DIR or disk:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
+    kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
-    that JSON cannot hold exactly. json:- is standard input or output; then everything else goes to standard error. \
+    that JSON cannot hold exactly; one object of names and values is read too. json:- is standard input or output; then everything else goes to standard error. \
     Links, pipes and devices are skipped and listed, and the exit status is 2 then; empty directories are not copied. A \
     tree is read and written without following links below it.
 
@@ -45,43 +45,7 @@ struct CopyCommand: AsyncParsableCommand {
     }
 }
 
-struct ExportCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "export", abstract: "Copy the items of a store to a directory or a file of JSON lines.",
-        discussion: discussion)
-
-    @OptionGroup var arguments: TransferArguments
-
-    func validate() throws {
-        guard arguments.source.scheme.isStore, !arguments.destination.scheme.isStore else {
-            throw ValidationError("export copies from kv, file, etcd or s3 to json or tree; copy does the rest")
-        }
-    }
-
-    func run() async throws {
-        try await arguments.transfer()
-    }
-}
-
-struct ImportCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "import", abstract: "Copy the items of a directory or a file of JSON lines to a store.",
-        discussion: discussion)
-
-    @OptionGroup var arguments: TransferArguments
-
-    func validate() throws {
-        guard !arguments.source.scheme.isStore, arguments.destination.scheme.isStore else {
-            throw ValidationError("import copies from json or tree to kv, file, etcd or s3; copy does the rest")
-        }
-    }
-
-    func run() async throws {
-        try await arguments.transfer()
-    }
-}
-
-/// The arguments of `copy`, `export` and `import`.
+/// The arguments of `copy`.
 struct TransferArguments: ParsableArguments {
     @Argument(
         help: ArgumentHelp(

@@ -25,8 +25,8 @@ struct FileGroupCopy {
     }
 
     /// What stores have written in the two directories, once it is needed.
-    private var targetOwner: StoreEvidence?
-    private var sourceOwner: StoreEvidence?
+    private var targetScope: StoreScope?
+    private var sourceOwner: DirectoryOwner?
 
     /// Short files, to be stored in one batch.
     private var batch: [ShortFile] = []
@@ -107,24 +107,24 @@ struct FileGroupCopy {
     /// destination, and the source has no such store there.
     private mutating func refusal(of name: POSIXPath) throws -> String? {
         guard case .success(let directory) = targetDirectory else { return nil }
-        if targetOwner == nil {
-            targetOwner = try StoreEvidence(at: target.root.appendingIfAny(group.directory), on: fileSystem)
+        if targetScope == nil {
+            targetScope = try StoreScope(at: target.root.appendingIfAny(group.directory), on: fileSystem)
         }
-        guard let owner = targetOwner, owner.isRoot else { return nil }
+        guard let scope = targetScope, scope.isRoot || scope.isUnknown else { return nil }
         if sourceOwner == nil {
-            sourceOwner = try StoreEvidence(at: source.path.appendingIfAny(group.directory), on: fileSystem)
+            sourceOwner = try StoreScope(at: source.path.appendingIfAny(group.directory), on: fileSystem).owner
         }
-        if !owner.hasForeignMarker, sourceOwner?.kinds.isSuperset(of: owner.kinds) == true { return nil }
-        let isContent = try !owner.hasForeignMarker && isContent(name, at: directory, of: owner)
-        return isContent ? nil : "the destination has a store there: \(owner.text ?? "")"
+        if sourceOwner?.includes(scope.owner) == true { return nil }
+        let isContent = try !scope.isUnknown && isContent(name, at: directory, of: scope)
+        return isContent ? nil : "the destination has a store there: \(scope.store.text ?? "")"
     }
 
     /// Whether a file is none of a store's, or does not exist.
     private func isContent(
-        _ name: POSIXPath, at directory: Descriptor, of owner: StoreEvidence
+        _ name: POSIXPath, at directory: Descriptor, of scope: StoreScope
     ) throws(FileSystemError) -> Bool {
         do throws(FileSystemError) {
-            return try owner.role(of: name, at: directory, on: fileSystem) == .content
+            return try scope.role(of: name, at: directory, on: fileSystem) == .content
         } catch {
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return true

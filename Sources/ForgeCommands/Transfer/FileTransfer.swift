@@ -27,7 +27,7 @@ struct FileTransfer {
     func run() async throws {
         do {
             try await transfer()
-        } catch is FileWalk.ContainsOther {
+        } catch is StoreWalk.ContainsOther {
             throw overlap
         }
     }
@@ -58,25 +58,23 @@ struct FileTransfer {
 
     // MARK: Source
 
-    private func walk() -> FileWalk {
-        let isStore = arguments.source.scheme == .files
-        return FileWalk(
-            source, skipsStores: isStore, skipsLeftovers: isStore, other: Ancestry.identity(of: target.root))
-    }
+    private var isStore: Bool { arguments.source.scheme == .files }
+
+    private func walk() -> StoreWalk { StoreWalk(source, except: Ancestry.identity(of: target.root)) }
 
     /// The next regular file of the source; the others are recorded.
-    private func nextFile(_ walk: inout FileWalk) throws -> POSIXPath? {
+    private func nextFile(_ walk: inout StoreWalk) throws -> POSIXPath? {
         while true {
             try Interruption.check()
-            let entry: FileWalk.Entry?
+            let entry: StoreWalk.Entry?
             do {
-                entry = try walk.next()
+                entry = try walk.nextFile(ofStore: isStore)
             } catch let error as FileSystemError {
                 try log.record(.fail, error.path?.shown ?? "", reason: "\(error)")
                 continue
             }
             guard let entry else { return nil }
-            switch try entry.carried(fromStore: arguments.source.scheme == .files) {
+            switch try walk.carried(entry, ofStore: isStore) {
             case .copied: return entry.path
             case .omitted: continue
             case .skipped(let reason): try log.record(.skip, entry.path.shown, reason: reason)
@@ -86,10 +84,10 @@ struct FileTransfer {
     }
 
     /// The next entry; skips directories that cannot be read, which the copy reports.
-    private func nextReadable(_ walk: inout FileWalk) throws -> FileWalk.Entry? {
+    private func nextReadable(_ walk: inout StoreWalk) throws -> StoreWalk.Entry? {
         while true {
             do {
-                return try walk.next()
+                return try walk.nextFile(ofStore: isStore)
             } catch is FileSystemError {}
         }
     }
@@ -99,13 +97,9 @@ struct FileTransfer {
         var walk = walk()
         while let entry = try nextReadable(&walk) {
             try Interruption.check()
-            guard entry.type == .regular else { continue }
+            guard entry.status.type == .regular else { continue }
             total.items += 1
-            do throws(FileSystemError) {
-                total.bytes += try SystemFileSystem().status(source.path.appending(entry.path)).sizeInBytes
-            } catch _ {
-                // The copy reports it.
-            }
+            total.bytes += entry.status.sizeInBytes
         }
         return total
     }
@@ -126,6 +120,15 @@ struct FileTransfer {
                     next = try nextFile(&walk)
                 }
                 try prepare(files.directory)
+                // Before any other file of a store and of what is below: until then, the destination has an unknown one.
+                let markers = files.names.prefix { $0.isMarkerOfKind }
+                if !markers.isEmpty {
+                    var copy = FileGroupCopy(
+                        FileGroup(directory: files.directory, names: Array(markers)), from: source, to: target,
+                        arguments, log)
+                    try await copy.run()
+                    files.names.removeFirst(markers.count)
+                }
                 if running == Self.concurrency {
                     try await group.next()
                     running -= 1
@@ -194,17 +197,15 @@ struct FileTransfer {
     private func forEachOther(_ other: (POSIXPath) -> Void, kept: (POSIXPath) -> Void) throws {
         var mirrored: [POSIXPath: Bool] = [:]
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
-        var walk = FileWalk(
-            try ConfinedDirectory(target.root), skipsStores: target.store != nil,
-            skipsLeftovers: target.store != nil, other: sourceIdentity)
-        while let entry = try walk.next() {
+        var walk = StoreWalk(try ConfinedDirectory(target.root), except: sourceIdentity)
+        while let entry = try walk.nextFile(ofStore: target.store != nil) {
             try Interruption.check()
-            guard entry.type == .regular, target.store == nil || entry.path.isKey,
+            guard entry.status.type == .regular, target.store == nil || entry.path.isKey,
                 try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false),
                 try entry.path.splitLast().name.isLeftover
                     ? target.isAbandoned(entry.path) : walk.role(of: entry).isDeletedWhenMissing
             else { continue }
-            if target.store == nil, let store = entry.store {
+            if target.store == nil, let store = entry.root {
                 guard let isMirrored = mirrored[store] else {
                     let isMirrored = try isMirrored(store)
                     mirrored[store] = isMirrored
@@ -222,9 +223,8 @@ struct FileTransfer {
     private func isMirrored(_ store: POSIXPath) throws -> Bool {
         let fileSystem = SystemFileSystem()
         do throws(FileSystemError) {
-            let own = try StoreEvidence(at: target.root.appendingIfAny(store), on: fileSystem)
-            let original = try StoreEvidence(at: source.path.appendingIfAny(store), on: fileSystem)
-            return !own.hasForeignMarker && original.kinds.isSuperset(of: own.kinds)
+            let own = try StoreScope(at: target.root.appendingIfAny(store), on: fileSystem).owner
+            return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(own)
         } catch {
             guard error.errno.isDisappearance || FileTarget.isTaken(error) else { throw error }
             return false
@@ -261,8 +261,7 @@ struct FileTransfer {
         var walk = walk()
         while let entry = try nextReadable(&walk) {
             try Interruption.check()
-            guard entry.type == .regular, target.refusal(of: entry.path) == nil,
-                arguments.source.scheme != .files || entry.path.isKey
+            guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey
             else { continue }
             do {
                 if try isEqual(entry.path) {
@@ -302,8 +301,18 @@ extension FileRole {
     /// long as the store does.
     var isDeletedWhenMissing: Bool {
         switch self {
-        case .content, .quarantine, .vault, .vaultKey, .image: true
-        case .log, .marker, .bookkeeping, .temporary, .moved: false
+        case .content, .quarantine, .vault, .vaultKey, .entry: true
+        case .log, .marker, .bookkeeping, .temporary, .moved, .special: false
+        }
+    }
+}
+
+extension DirectoryOwner {
+    /// Whether a directory with this owner has all stores of another one, which are known.
+    func includes(_ other: DirectoryOwner) -> Bool {
+        switch (self, other) {
+        case (.stores(let own), .stores(let others)): own.isSuperset(of: others)
+        default: false
         }
     }
 }

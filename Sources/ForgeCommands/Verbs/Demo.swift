@@ -195,8 +195,8 @@ extension DemoStores {
                 let below = "\(path)/\(url.lastPathComponent)"
                 if url.hasDirectoryPath {
                     pending.append(below)
-                } else if !url.lastPathComponent.hasPrefix("#") {
-                    let shown = String(below.dropFirst(name.count + 1))
+                } else if !url.lastPathComponent.hasBytePrefix("#") {
+                    let shown = below.droppingBytePrefix(name + "/") ?? below
                     items.append(StoredItem(name: shown, store: store, bytes: try size(of: below), path: below))
                 }
             }

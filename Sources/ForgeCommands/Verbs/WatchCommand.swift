@@ -32,7 +32,7 @@ struct WatchCommand: AsyncParsableCommand {
     }
 
     func validate() throws {
-        guard store.scheme.isStore, store.scheme != .s3 else {
+        guard [.keyValue, .files, .etcd, .etcds].contains(store.scheme) else {
             throw ValidationError("watch needs kv:DIR, file:DIR or etcd://host:2379/prefix")
         }
         _ = try store.server()

@@ -384,7 +384,7 @@ package enum VaultsLayout: StoreLayout {
 
     package static func role(
         of name: POSIXPath, startingWith start: () throws(FileSystemError) -> [UInt8]
-    ) throws(FileSystemError) -> StoreFileRole {
+    ) throws(FileSystemError) -> FileRole {
         if name == VaultFile.lockName { return .bookkeeping }
         if VaultCrypt.isTemporary(name) { return .temporary }
         let bytes = try start()

@@ -45,7 +45,9 @@ struct VaultFile: Sendable {
             throw CryptError(FileSystemError(.resolve, .invalidArgument, path: path), .open, path: path)
         }
         // Also on a file system that ignores code points before the number sign.
-        guard !name.visibleText.hasPrefix("#") else { throw CryptError(.reservedName, .open, path: path) }
+        guard name.visibleText.utf8.first != UInt8(ascii: "#") else {
+            throw CryptError(.reservedName, .open, path: path)
+        }
         self.fileSystem = fileSystem
         self.path = path
         self.root = root
@@ -188,7 +190,19 @@ struct VaultFile: Sendable {
         isPrepared = true
         try check(directory: held, operation)
         let lock = try lock(held.descriptor, operation)
-        return try withExtendedLifetime(lock) { () throws(CryptError) in try body(held.descriptor) }
+        return try withExtendedLifetime(lock) { () throws(CryptError) in
+            try mark(held.descriptor, operation)
+            return try body(held.descriptor)
+        }
+    }
+
+    /// Marks the directory as that of vaults, unless it is marked already; the lock must be held.
+    private func mark(_ directory: Descriptor, _ operation: CryptError.Operation) throws(CryptError) {
+        do throws(FileSystemError) {
+            try fileSystem.mark(directory, as: .vaults, temporary: StoreMarker.temporaryName(of: .vaults))
+        } catch {
+            throw CryptError(error, operation, path: path)
+        }
     }
 
     private func lock(

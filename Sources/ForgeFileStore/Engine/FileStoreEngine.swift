@@ -27,7 +27,7 @@ final class FileStoreEngine: Sendable {
         // A longer wait for a turn needs no thread.
         let turnPatience = configuration.waitsForDevice ? Duration.milliseconds(1) : .zero
         root = configuration.root.map { path in
-            LazyStoreDirectory(path, on: configuration.fileSystem, turnPatience: turnPatience) {
+            LazyStoreDirectory(path, of: .files, on: configuration.fileSystem, turnPatience: turnPatience) {
                 (path) throws(FileSystemError) in
                 try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
             }

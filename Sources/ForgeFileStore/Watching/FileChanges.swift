@@ -63,6 +63,23 @@ public enum FileChange: Hashable, Sendable {
     /// It is the first element, and follows when changes were lost, when the root was removed, replaced or created, and
     /// when the consumer is slow.
     case resync
+
+    /// Keys are compared by their bytes.
+    public static func == (first: FileChange, second: FileChange) -> Bool {
+        switch (first, second) {
+        case (.changed(let key), .changed(let other)), (.removed(let key), .removed(let other)):
+            key.hasSameBytes(as: other)
+        case (.resync, .resync): true
+        default: false
+        }
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        switch self {
+        case .changed(let key), .removed(let key): hasher.combine(POSIXPath(key))
+        case .resync: break
+        }
+    }
 }
 
 /// The changes that a consumer has not taken yet, in their order.
@@ -73,7 +90,7 @@ struct FileChangeBuffer {
     /// The position of the next change to take.
     private var next = 0
     /// The keys of kept `changed` elements after the last kept `removed`.
-    private var changed: Set<String> = []
+    private var changed: Set<POSIXPath> = []
 
     /// Adds a change, unless a kept one covers it; a full buffer becomes one `resync`.
     mutating func append(_ change: FileChange) {
@@ -81,7 +98,7 @@ struct FileChangeBuffer {
         if changes.last == .resync { return }
         switch change {
         case .changed(let key):
-            guard changed.insert(key).inserted else { return }
+            guard changed.insert(POSIXPath(key)).inserted else { return }
         case .removed:
             guard changes.last != change else { return }
             changed = []
@@ -96,7 +113,7 @@ struct FileChangeBuffer {
         guard next < changes.count else { return nil }
         let change = changes[next]
         next += 1
-        if case .changed(let key) = change { changed.remove(key) }
+        if case .changed(let key) = change { changed.remove(POSIXPath(key)) }
         if next == changes.count {
             removeAll()
         } else if next == Self.limit {

@@ -29,6 +29,18 @@ package enum StoreKind: UInt8, Sendable, CaseIterable {
             }
         return POSIXPath(StoreMarker.prefix + kind)
     }
+
+    /// The kind in a message.
+    fileprivate var text: String {
+        switch self {
+        case .keyValue: "key-value store"
+        case .vaults: "vaults"
+        case .files: "file store"
+        case .values: "storage of values"
+        case .images: "image cache"
+        case .cache: "cache"
+        }
+    }
 }
 
 /// The stores that a directory belongs to, according to the markers that they have written there, never to the names of
@@ -47,6 +59,16 @@ package enum DirectoryOwner: Hashable, Sendable {
     /// Whether a store of a kind has marked the directory.
     package func contains(_ kind: StoreKind) -> Bool {
         if case .stores(let kinds) = self { kinds.contains(kind) } else { false }
+    }
+
+    /// The kinds in words; nil for a directory of no store.
+    package var text: String? {
+        switch self {
+        case .none: nil
+        case .unknownStore: "unknown store"
+        case .stores(let kinds):
+            StoreKind.allCases.filter(kinds.contains).map(\.text).joined(separator: ", ")
+        }
     }
 }
 
@@ -69,6 +91,11 @@ package enum StoreMarker {
         var checksum = CRC32C()
         content.withUnsafeBytes { checksum.update($0) }
         return content + (0..<4).map { UInt8(truncatingIfNeeded: checksum.value >> ($0 * 8)) }
+    }
+
+    /// The name under which the marker of a kind is written, by a store that no other one of this kind runs beside.
+    package static func temporaryName(of kind: StoreKind) -> POSIXPath {
+        POSIXPath(Array(POSIXPath.temporaryPrefix.utf8) + kind.markerName.bytes.dropFirst())
     }
 
     /// The kind of the marker with a name and content; nil if it is damaged, of a later version or not a marker.
@@ -128,50 +155,20 @@ extension POSIXFileSystem {
         return kinds.isEmpty ? .none : .stores(kinds)
     }
 
-    /// The nearest directory at or above a path that stores have marked; nil if there is none.
-    ///
-    /// Links on the path are followed, and the directories above their targets are looked at too.
-    ///
-    /// - Parameter path: A path that may not exist yet; its existing parents are looked at.
-    /// - Returns: A path of the directory, which may end in `..`, and its owner.
-    /// - Throws: ``FileSystemError`` if a directory on the path cannot be read.
-    package func nearestOwner(of path: POSIXPath) throws(FileSystemError) -> (directory: POSIXPath, DirectoryOwner)? {
-        var path = path
-        while true {
-            if let directory = try openIfDirectory(path) {
-                defer { discard(directory) }
-                return try nearestOwner(from: directory, at: path)
-            }
-            let parent = path.splitLast().parent
-            if parent.isEmpty { path = "." } else if parent == path { return nil } else { path = parent }
-        }
-    }
-
-    /// Looks at an open directory and those above it, by `..`.
-    private func nearestOwner(
-        from directory: Descriptor, at path: POSIXPath
-    ) throws(FileSystemError) -> (directory: POSIXPath, DirectoryOwner)? {
-        var path = path
-        var current = try duplicate(directory)
-        defer { discard(current) }
-        while true {
-            let owner = try owner(of: current)
-            if owner != .none { return (path, owner) }
-            let identity = DirectoryIdentity(try status(of: .descriptor(current)))
-            let above = try open("..", at: current, .readOnly, options: [.directory])
-            discard(current)
-            current = above
-            if identity == DirectoryIdentity(try status(of: .descriptor(current))) { return nil }
-            path = path.appending("..")
-        }
-    }
-
-    private func openIfDirectory(_ path: POSIXPath) throws(FileSystemError) -> Descriptor? {
+    /// Whether a file that is not empty has the name of a marker; nil if there is none with the name.
+    private func hasMarker(of kind: StoreKind, at directory: Descriptor) throws(FileSystemError) -> Bool? {
         do throws(FileSystemError) {
-            return try open(path, .readOnly, options: [.directory])
-        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+            let status = try status(kind.markerName, at: directory, followsSymbolicLinks: false)
+            return status.type != .regular || status.sizeInBytes > 0
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
             return nil
         }
+    }
+
+    /// Whether ``mark(_:as:temporary:)`` has nothing to do.
+    func isMarked(_ directory: Descriptor, as kind: StoreKind) throws(FileSystemError) -> Bool {
+        try hasMarker(of: kind, at: directory) == true
     }
 
     /// Marks a directory as that of a store, durably, unless it is marked already.
@@ -187,23 +184,29 @@ extension POSIXFileSystem {
     package func mark(
         _ directory: Descriptor, as kind: StoreKind, temporary: POSIXPath
     ) throws(FileSystemError) {
-        let name = kind.markerName
-        var mode = RenameMode.exclusive
-        do throws(FileSystemError) {
-            let status = try status(name, at: directory, followsSymbolicLinks: false)
-            guard status.type == .regular, status.sizeInBytes == 0 else { return }
-            mode = .replacing
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-        }
+        let present = try hasMarker(of: kind, at: directory)
+        guard present != true else { return }
         do throws(FileSystemError) {
             try replaceFile(
-                name, at: directory, mode, permissions: .privateFile, durability: .full, temporary: temporary,
+                kind.markerName, at: directory, present == nil ? .exclusive : .replacing, permissions: .privateFile,
+                durability: .full, temporary: temporary,
                 content: { (file) throws(FileSystemError) in
                     try writeBytes(StoreMarker.content(of: kind), to: file)
                 })
         } catch  where error.errno == .fileExists {
             // Another process has marked it meanwhile.
+        }
+    }
+
+    /// Marks a directory that may be on a full device, where deletions must be possible: there, tools take it for that
+    /// of an unknown store until a later opening marks it.
+    package func markIfSpace(
+        _ directory: Descriptor, as kind: StoreKind, temporary: POSIXPath
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try mark(directory, as: kind, temporary: temporary)
+        } catch  where error.isOutOfSpace && !error.isEffectVisible {
+            return
         }
     }
 }

@@ -5,7 +5,7 @@ import SystemPackage
 /// replaced.
 ///
 /// Reads create nothing and never wait for a flush: only a call that is about to write creates the directory, makes its
-/// name durable and removes leftovers.
+/// name durable, removes leftovers and marks the directory.
 package final class LazyStoreDirectory: Sendable {
     package let fileSystem: any POSIXFileSystem
     package let path: POSIXPath
@@ -13,6 +13,7 @@ package final class LazyStoreDirectory: Sendable {
     /// The threads for calls that may wait for the directory's device, which all stores of this process in it share.
     package let lane: BlockingLane
 
+    private let kind: StoreKind
     private let turnPatience: Duration?
     private let prepare: @Sendable (POSIXPath) throws(FileSystemError) -> Void
     private let opened = Mutex<StoreDirectory?>(nil)
@@ -21,15 +22,18 @@ package final class LazyStoreDirectory: Sendable {
 
     /// - Parameters:
     ///   - path: The directory.
+    ///   - kind: The kind of the store, with which the first write marks the directory.
     ///   - fileSystem: The file system of the directory.
     ///   - turnPatience: How long a change blocks its thread while another process changes names in its directory; nil
     ///     for changes that exclude no others.
     ///   - prepare: Prepares the directory once before the first write, after its creation.
     package init(
-        _ path: POSIXPath, on fileSystem: any POSIXFileSystem, turnPatience: Duration? = StoreDirectory.turnPatience,
+        _ path: POSIXPath, of kind: StoreKind, on fileSystem: any POSIXFileSystem,
+        turnPatience: Duration? = StoreDirectory.turnPatience,
         prepare: @escaping @Sendable (POSIXPath) throws(FileSystemError) -> Void = { (_) throws(FileSystemError) in }
     ) {
         self.path = path
+        self.kind = kind
         self.fileSystem = fileSystem
         self.turnPatience = turnPatience
         lane = fileSystem is SystemFileSystem ? .lane(of: path) : BlockingLane()
@@ -71,6 +75,7 @@ package final class LazyStoreDirectory: Sendable {
             }
             try prepare(path)
             try directory.prepareForWriting()
+            try directory.mark(as: kind)
             prepared = directory
             return directory
         }

@@ -105,6 +105,16 @@ public struct InvalidKey: Error, Hashable, Sendable {
 
 extension InvalidKey: CustomStringConvertible {
     public var description: String { "the key \(POSIXPath(String(key.prefix(80)))) \(reason.rawValue)" }
+
+    /// Keys are compared by their bytes.
+    public static func == (first: InvalidKey, second: InvalidKey) -> Bool {
+        first.reason == second.reason && first.key.hasSameBytes(as: second.key)
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(reason)
+        hasher.combine(POSIXPath(key))
+    }
 }
 
 extension POSIXPath {
@@ -230,9 +240,7 @@ extension POSIXPath {
         return (id, slot)
     }
 
-    private func hasPrefix(_ prefix: String) -> Bool {
-        withUnsafeBytes { $0.starts(with: prefix.utf8) }
-    }
+    private func hasPrefix(_ prefix: String) -> Bool { bytes.starts(with: prefix.utf8) }
 }
 
 private func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }

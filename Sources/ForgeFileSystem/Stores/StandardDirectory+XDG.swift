@@ -41,14 +41,15 @@ extension StandardDirectory {
             return nil  // It is missing, or disabled by a link to /dev/null.
         }
         var found: POSIXPath?
-        for line in String(decoding: content, as: UTF8.self).split(whereSeparator: \.isNewline) {
-            let line = line.drop(while: \.isWhitespace)
-            guard line.hasPrefix("XDG_DOCUMENTS_DIR=\"") else { continue }
-            let value = line.dropFirst("XDG_DOCUMENTS_DIR=\"".count).prefix { $0 != "\"" }
-            if value.hasPrefix("$HOME/") {
-                found = home.appending(POSIXPath(String(value.dropFirst("$HOME/".count))))
-            } else if value.hasPrefix("/") {
-                found = POSIXPath(String(value))
+        for line in content.split(whereSeparator: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) {
+            let line = line.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+            let start = "XDG_DOCUMENTS_DIR=\"".utf8
+            guard line.starts(with: start) else { continue }
+            let value = line.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\"") }
+            if value.starts(with: "$HOME/".utf8) {
+                found = home.appending(POSIXPath(value.dropFirst("$HOME/".utf8.count)))
+            } else if value.first == UInt8(ascii: "/") {
+                found = POSIXPath(value)
             }
         }
         return found

@@ -30,8 +30,7 @@ extension StoreDirectory {
 
     /// Throws if a directory, or one on its path, is the root of another store.
     ///
-    /// Costs a few calls per level, but no listing: only the first two journals are looked up, because most stores
-    /// never have more concurrent objects.
+    /// Costs a few calls per level, but no listing.
     func requireNoOtherRoot(_ directory: POSIXPath) throws(FileSystemError) {
         var directory = directory
         while !directory.isEmpty {
@@ -44,10 +43,13 @@ extension StoreDirectory {
         }
     }
 
-    /// The markers of stores other than file stores.
-    static let lockMarkers: [POSIXPath] = [.lockName, "#lock-vaults"]
+    /// The names by which the directory of a key-value store or of vaults is recognised without a listing.
+    static let lockMarkers: [POSIXPath] = [
+        .lockName, "#lock-vaults", StoreKind.keyValue.markerName, StoreKind.vaults.markerName,
+    ]
 
-    private static let markers = lockMarkers + ["#journal-0", "#journal-1"]
+    private static let markers =
+        lockMarkers + ["#journal-0"] + [StoreKind.files, .values, .images, .cache].map(\.markerName)
 
     private func openParent(_ parent: POSIXPath, creating: Bool) throws(FileSystemError) -> Descriptor {
         func open() throws(FileSystemError) -> Descriptor {

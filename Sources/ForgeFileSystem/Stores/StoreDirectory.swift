@@ -114,6 +114,14 @@ package final class StoreDirectory: Sendable {
         _ = try openJournal()
     }
 
+    /// Marks the root as that of a store, unless it is marked already.
+    func mark(as kind: StoreKind) throws(FileSystemError) {
+        guard try !fileSystem.isMarked(root, as: kind) else { return }
+        try openJournal().withName(POSIXPath.temporaryPrefix, in: "", at: root, isDurable: false) {
+            (name) throws(FileSystemError) in try fileSystem.markIfSpace(root, as: kind, temporary: name)
+        }
+    }
+
     /// This object's journal of temporary files; the first call opens or creates it.
     func openJournal() throws(FileSystemError) -> TemporaryFileJournal {
         try journal.withLock { (journal) throws(FileSystemError) in

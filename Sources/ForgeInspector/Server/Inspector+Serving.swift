@@ -9,7 +9,10 @@ import Synchronization
 
 extension Inspector {
     /// The number of connections at the same time; others wait until one is closed. A browser opens six.
-    static let connectionLimit = 64
+    static let connectionLimit = 128
+
+    /// How long a new connection may send nothing, or part of the head of its first request.
+    private static let headLimit = Duration.seconds(5)
 
     /// How long the head of a request, its body, or a client that does not read its answer may take.
     private static let timeLimit = Duration.seconds(30)
@@ -17,8 +20,8 @@ extension Inspector {
     /// Serves the page on 127.0.0.1 until the process receives SIGTERM or SIGINT, or the task is cancelled.
     ///
     /// Only this machine can connect, and only who knows the URL that `onStart` receives: its fragment is a random
-    /// token, without which every answer with data is refused. Requests that take more than 30 seconds are ended, and
-    /// 64 connections at the same time are accepted.
+    /// token, without which every answer with data is refused. Requests that take more than 30 seconds are ended, new
+    /// connections without a request after 5 seconds, and 128 connections at the same time are accepted.
     ///
     /// - Parameters:
     ///   - port: The port; 0 for a free one.
@@ -52,7 +55,8 @@ extension Inspector {
 
     private static func connections(_ limit: TimeAmount) -> HTTP1Channel.Configuration {
         .init(
-            additionalChannelHandlers: [RequestTimeLimit(limit)], idleTimeout: limit,
+            additionalChannelHandlers: [RequestTimeLimit(limit, head: min(limit, TimeAmount(Self.headLimit)))],
+            idleTimeout: limit,
             httpDecoderConfiguration: .init(
                 maxHeaderFieldSize: 16 << 10, maxHeaderListSize: 32 << 10, maxHeaderFieldCount: 100))
     }

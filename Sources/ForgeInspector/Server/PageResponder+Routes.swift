@@ -146,7 +146,7 @@ extension PageResponder {
         }
         for vault in inspector.vaults {
             do {
-                for name in try vault.content()?.names ?? [] where name.hasPrefix("session.") {
+                for name in try vault.content()?.names ?? [] where name.hasBytePrefix("session.") {
                     found.rows.append(Session(store: vault.store.name, name: name, isSecret: true))
                 }
             } catch {

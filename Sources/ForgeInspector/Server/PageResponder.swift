@@ -35,6 +35,7 @@ final class PageResponder: HTTPResponder {
         let requestGuard = RequestGuard(token: token, port: port)
         if let status = requestGuard.refusal(of: request.head, isPublic: file != nil) { return Self.response(status) }
         if let file { return Self.response(.ok, file.type, file.content) }
+        inspector.didReceiveRequest()
         do {
             let query = Query(request.uri)
             if request.method == .get { return try await get(request.uri.path, query) }

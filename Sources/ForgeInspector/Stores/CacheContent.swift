@@ -20,17 +20,18 @@ struct CacheContent: Encodable, Sendable {
     /// Lists the files of a cache; reads none of them.
     init(of store: FoundStore, in root: ConfinedDirectory, offset: Int, limit: Int) throws(FileSystemError) {
         let fileSystem = root.fileSystem
-        let suffix = store.kind == .cache ? ".forgecache" : ".cache"
+        let suffix = store.kind == .cache ? CacheDirectory.suffix : ImageFile.suffix
         var entries: [Entry] = []
         try root.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
-            for entry in try fileSystem.entries(of: descriptor) where entry.type == .regular {
-                let file = String(entry.name)
-                guard file.hasSuffix(suffix) else { continue }
+            for entry in try fileSystem.entries(of: descriptor)
+            where entry.type == .regular && FlatFileName.isName(entry.name, suffix: suffix) {
                 do throws(FileSystemError) {
                     let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
-                    let key = FlatFileName.key(of: file.dropLast(suffix.count))
+                    let key = FlatFileName.key(of: entry.name.bytes.dropLast(suffix.utf8.count))
                     entries.append(
-                        Entry(name: key ?? file, size: status.sizeInBytes, modified: status.modified.secondsSince1970))
+                        Entry(
+                            name: key ?? entry.name.description, size: status.sizeInBytes,
+                            modified: status.modified.secondsSince1970))
                 } catch  where error.errno == .noSuchFileOrDirectory {
                     continue  // Evicted meanwhile.
                 }

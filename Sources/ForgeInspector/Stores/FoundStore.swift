@@ -42,10 +42,10 @@ enum FileContent: String, Encodable, Sendable {
             self = .vault
         } else if VaultKeyFile.isKeyFile(startingWith: start) {
             self = .vaultKey
-        } else if name.bytes.suffix(11).elementsEqual(".forgecache".utf8) {
+        } else if FlatFileName.isName(name, suffix: CacheDirectory.suffix) {
             self = .cacheEntry
         } else {
-            self = ImageFile.isName(name) ? .image : .plain
+            self = FlatFileName.isName(name, suffix: ImageFile.suffix) ? .image : .plain
         }
     }
 

@@ -35,7 +35,7 @@ struct LogMap: Encodable, Sendable {
         let fileSystem = root.fileSystem
         quarantine = try root.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
             var files: [Quarantine] = []
-            for entry in try fileSystem.entries(of: descriptor) where String(entry.name).hasPrefix("quarantine-") {
+            for entry in try fileSystem.entries(of: descriptor) where FileKVStore.isQuarantine(entry.name) {
                 let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
                 files.append(Quarantine(name: String(entry.name), size: status.sizeInBytes))
             }

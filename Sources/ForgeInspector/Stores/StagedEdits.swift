@@ -55,7 +55,7 @@ struct StagedEdits: Decodable, Sendable {
         }
         do throws(FileSystemError) {
             // Not only a file with the name of a log: opening would set it aside.
-            guard try StoreEvidence(of: directory, below: nil, on: fileSystem).kinds.contains(.keyValue),
+            guard try fileSystem.owner(of: directory).contains(.keyValue),
                 try fileSystem.exists(FileKVStore.logName, at: directory, followsSymbolicLinks: false)
             else { throw FileSystemError(.open, .noSuchFileOrDirectory, path: FileKVStore.logName) }
             // A process that shares the store has created this file.

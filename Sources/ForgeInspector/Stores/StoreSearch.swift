@@ -4,15 +4,18 @@ import SystemPackage
 
 /// Walks a directory: finds its stores, and what has changed in its other files since the last walk.
 struct StoreSearch: Sendable {
-    private struct Version: Equatable {
-        var inode: UInt64
-        var size: Int64
-        var modified: FileTime
-        var content: FileContent
+    /// A state of a file, and its role then.
+    private struct Version {
+        let status: FileStatus
+        let scope: StoreScope
+        let role: FileRole
+
+        func isSame(as other: FileStatus) -> Bool {
+            status.inode == other.inode && status.sizeInBytes == other.sizeInBytes && status.modified == other.modified
+        }
     }
 
     private let root: ConfinedDirectory
-    private var fileSystem: any POSIXFileSystem { root.fileSystem }
     private var known: [POSIXPath: Version]?
 
     /// The number of entries that one walk looks at; a larger tree is shown in part.
@@ -25,112 +28,74 @@ struct StoreSearch: Sendable {
         self.root = root
     }
 
-    /// The state of a walk.
-    private struct Walk {
-        var stores: [FoundStore] = []
-        var caches: [POSIXPath: FoundStore] = [:]
-        var versions: [POSIXPath: Version] = [:]
-        /// The directories to read, and what stores have written in those above them.
-        var pending: [(directory: POSIXPath, parent: StoreEvidence?)] = [(".", nil)]
-        var count = 0
-        var isPartial = false
-    }
-
     /// Walks the tree; returns the changes of vaults, cache entries and plain files since the last walk.
     ///
     /// - Throws: The error of the root directory. Directories that cannot be read are left out.
     mutating func run() throws(FileSystemError) -> [Timeline.Event] {
-        var walk = Walk()
-        while let (directory, parent) = walk.pending.popLast(), !walk.isPartial {
-            do throws(FileSystemError) {
-                try root.withDirectory(directory) { (descriptor) throws(FileSystemError) in
-                    let owner =
-                        try parent == nil
-                        ? StoreEvidence(at: root.path, on: fileSystem)
-                        : StoreEvidence(of: descriptor, below: parent, on: fileSystem)
-                    visit(directory, of: owner, try fileSystem.entries(of: descriptor), at: descriptor, &walk)
-                }
-            } catch {
-                guard directory != "." else { throw error }
-            }
-        }
-        isPartial = walk.isPartial
-        stores = (walk.stores + walk.caches.values).sorted {
-            ($0.name, $0.kind.rawValue) < ($1.name, $1.kind.rawValue)
-        }
-        defer { known = walk.versions }
-        return known.map { Self.changes(from: $0, to: walk.versions) } ?? []
-    }
-
-    private func visit(
-        _ directory: POSIXPath, of owner: StoreEvidence, _ entries: [DirectoryEntry], at descriptor: Descriptor,
-        _ walk: inout Walk
-    ) {
-        if owner.kinds.contains(.keyValue),
-            entries.contains(where: { $0.name == FileKVStore.logName && $0.type == .regular })
-        {
-            walk.stores.append(FoundStore(kind: .keyValue, path: directory))
-        }
-        for entry in entries {
-            walk.count += 1
-            guard walk.count <= Self.limit else {
-                walk.isPartial = true
-                return
-            }
-            let path = directory == "." ? entry.name : directory.appending(entry.name)
-            if entry.type == .directory {
-                if !owner.isTemporary(entry.name) { walk.pending.append((path, owner)) }
+        var walk = StoreWalk(root)
+        var found: [FoundStore] = []
+        var versions: [POSIXPath: Version] = [:]
+        var count = 0
+        isPartial = false
+        while let event = try walk.next() {
+            count += 1
+            isPartial = count > Self.limit
+            guard !isPartial else { break }
+            guard case .file(let file) = event else {
+                if case .entered(let directory) = event { found += Self.caches(in: directory) }
                 continue
             }
-            guard let version = version(of: entry.name, at: descriptor, known?[path]) else { continue }
-            walk.versions[path] = version
-            switch version.content {
-            case .vault where owner.mayHoldVaults: walk.stores.append(FoundStore(kind: .vault, path: path))
-            case .cacheEntry where owner.kinds.contains(.cache):
-                walk.caches[directory] = FoundStore(kind: .cache, path: directory)
-            case .image where owner.kinds.contains(.images):
-                walk.caches[directory] = FoundStore(kind: .images, path: directory)
+            guard let version = version(of: file, in: walk) else { continue }
+            versions[file.path] = version
+            switch version.role {
+            case .log where file.scope.owner.contains(.keyValue):
+                found.append(FoundStore(kind: .keyValue, path: Self.directory(file.path.splitLast().parent)))
+            case .vault: found.append(FoundStore(kind: .vault, path: file.path))
             default: break
             }
         }
+        stores = found.sorted { ($0.name, $0.kind.rawValue) < ($1.name, $1.kind.rawValue) }
+        defer { known = versions }
+        return known.map { Self.changes(from: $0, to: versions) } ?? []
     }
 
-    /// The version of a regular file; its content is recognised anew only if it has changed.
-    private func version(of name: POSIXPath, at directory: Descriptor, _ known: Version?) -> Version? {
+    /// The caches of a directory.
+    private static func caches(in directory: StoreWalk.Entry) -> [FoundStore] {
+        let kinds: [(StoreKind, FoundStore.Kind)] = [(.cache, .cache), (.images, .images)]
+        return kinds.filter { directory.scope.owner.contains($0.0) }.map {
+            FoundStore(kind: $0.1, path: Self.directory(directory.path))
+        }
+    }
+
+    private static func directory(_ path: POSIXPath) -> POSIXPath { path.isEmpty ? "." : path }
+
+    /// The version of a regular file, whose content is read only if it has changed; nil if it cannot be read.
+    private func version(of file: StoreWalk.Entry, in walk: StoreWalk) -> Version? {
+        guard file.status.type == .regular else { return nil }
+        if let known = known?[file.path], known.isSame(as: file.status), known.scope == file.scope { return known }
         do throws(FileSystemError) {
-            let status = try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
-            guard status.type == .regular else { return nil }
-            var version = Version(
-                inode: status.inode, size: status.sizeInBytes, modified: status.modified, content: .own)
-            if let known {
-                version.content = known.content
-                if known == version { return known }
-            }
-            let (file, _) = try fileSystem.openRegularFile(name, at: directory)
-            defer { fileSystem.discard(file) }
-            version.content = try FileContent(name, of: file, on: fileSystem)
-            return version
+            return Version(status: file.status, scope: file.scope, role: try walk.role(of: file))
         } catch {
-            return nil  // Removed since it was listed, or not readable.
+            return nil
         }
     }
 
     private static func changes(from old: [POSIXPath: Version], to new: [POSIXPath: Version]) -> [Timeline.Event] {
         var events: [Timeline.Event] = []
         let time = Date().timeIntervalSince1970
-        func add(_ operation: String, _ name: POSIXPath, _ content: FileContent) {
+        func add(_ operation: String, _ name: POSIXPath, _ role: FileRole) {
             // Changes of logs are reported key by key.
-            guard content != .log, content != .own else { return }
+            guard ![.log, .marker, .bookkeeping, .temporary].contains(role) else { return }
             events.append(Timeline.Event(time: time, store: "files", operation: operation, name: name.description))
         }
         for (name, version) in new {
             guard let earlier = old[name] else {
-                add("create", name, version.content)
+                add("create", name, version.role)
                 continue
             }
-            if earlier != version { add("write", name, version.content) }
+            if !earlier.isSame(as: version.status) { add("write", name, version.role) }
         }
-        for (name, version) in old where new[name] == nil { add("delete", name, version.content) }
+        for (name, version) in old where new[name] == nil { add("delete", name, version.role) }
         events.sort { ($0.name ?? "") < ($1.name ?? "") }
         guard events.count > Timeline.burst else { return events }
         events[Timeline.burst - 1].omittedCount = events.count - Timeline.burst

@@ -60,6 +60,8 @@ final class StoreHandle: Sendable {
         do throws(FileSystemError) {
             if sharing == nil { try writeProcessID() }
             LogTemporaryFile.removeLeftovers(at: directory, on: fileSystem, processes)
+            try fileSystem.markIfSpace(
+                directory, as: .keyValue, temporary: StoreMarker.temporaryName(of: .keyValue))
         } catch {
             sharing?.lock.release()
             throw KVStoreError(error, .open, store: name)

@@ -147,20 +147,6 @@ extension FileKVStore {
             || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
     }
 
-    /// Whether this is the content of a lock file: a process ID, or the word of a shared store, a line feed and spaces.
-    package static func isLock(_ bytes: [UInt8]) -> Bool {
-        let line = bytes.prefix { $0 != UInt8(ascii: "\n") }
-        guard line.count < bytes.count, !line.isEmpty, bytes.count <= 64,
-            bytes[(line.count + 1)...].allSatisfy({ $0 == UInt8(ascii: " ") })
-        else { return false }
-        return line.elementsEqual("shared".utf8) || line.allSatisfy { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
-    }
-
-    /// Whether this is the name, in a store's directory, of a file that only running processes need.
-    package static func isBookkeeping(_ name: POSIXPath) -> Bool {
-        name == .sharedName || name == RemovalReserve.name
-    }
-
     /// Whether this is the name, in a store's directory, of data that the store set aside.
     package static func isQuarantine(_ name: POSIXPath) -> Bool { name.bytes.starts(with: Quarantine.prefix.utf8) }
 

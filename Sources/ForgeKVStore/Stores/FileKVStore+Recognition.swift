@@ -4,14 +4,12 @@ package import ForgeFileSystem
 package enum KeyValueLayout: StoreLayout {
     package static var kind: StoreKind { .keyValue }
 
-    private static let internalNames: Set<POSIXPath> = [.lockName, "#shared", "#reserve"]
-
     package static func role(
         of name: POSIXPath, startingWith start: () throws(FileSystemError) -> [UInt8]
-    ) throws(FileSystemError) -> StoreFileRole {
-        if internalNames.contains(name) { return .bookkeeping }
+    ) throws(FileSystemError) -> FileRole {
+        if [.lockName, .sharedName, RemovalReserve.name].contains(name) { return .bookkeeping }
         if FileKVStore.isTemporary(name) { return .temporary }
-        if name.bytes.starts(with: Quarantine.prefix.utf8) { return .quarantine }
+        if FileKVStore.isQuarantine(name) { return .quarantine }
         guard name == .logName else { return .content }
         return FileKVStore.isLog(startingWith: try start()) ? .log : .content
     }

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import Foundation
 
 /// The names under which keys are stored in the user defaults.
@@ -31,9 +32,9 @@ enum UserDefaultsName {
 
     /// The key for a stored name, whichever program stored it.
     static func decoded(_ name: String) -> String {
-        guard name.hasPrefix(prefix) else { return name }
+        guard let encoded = name.droppingBytePrefix(prefix) else { return name }
         var bytes: [UInt8] = []
-        var rest = name.dropFirst(prefix.count).utf8[...]
+        var rest = encoded.utf8[...]
         while let byte = rest.popFirst() {
             guard byte == UInt8(ascii: "%") else {
                 bytes.append(byte)
@@ -47,14 +48,14 @@ enum UserDefaultsName {
     }
 
     /// Whether this is the name of a value that was set aside.
-    static func isSetAside(_ name: String) -> Bool { name.hasPrefix(setAsidePrefix) }
+    static func isSetAside(_ name: String) -> Bool { name.hasBytePrefix(setAsidePrefix) }
 
     /// Whether this is the name of no key, but of a value that the store keeps for itself.
     static func isOwn(_ name: String) -> Bool { isSetAside(name) || name.utf8.elementsEqual(sentinel.utf8) }
 
     /// Whether a name is stored unchanged.
     static func isPlain(_ name: String) -> Bool {
-        !name.isEmpty && name.utf8.allSatisfy(isPrintable) && !name.hasPrefix(prefix) && !isOwn(name)
+        !name.isEmpty && name.utf8.allSatisfy(isPrintable) && !name.hasBytePrefix(prefix) && !isOwn(name)
     }
 
     private static func isPrintable(_ byte: UInt8) -> Bool { (0x20...0x7E).contains(byte) }
@@ -103,11 +104,10 @@ private struct SetAsideName {
     }
 
     init?(_ text: String) {
-        guard UserDefaultsName.isSetAside(text) else { return nil }
-        let parts = text.dropFirst(UserDefaultsName.setAsidePrefix.count).split(
-            separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 2, let number = Int(parts[0]) else { return nil }
-        self.init(key: String(parts[1]), number: number)
+        guard let (digits, key) = text.droppingBytePrefix(UserDefaultsName.setAsidePrefix)?.splitAtBytes(":"),
+            let number = Int(digits)
+        else { return nil }
+        self.init(key: key, number: number)
     }
 
     var text: String { "\(UserDefaultsName.setAsidePrefix)\(number):\(key)" }

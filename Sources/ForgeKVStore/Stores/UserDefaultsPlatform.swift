@@ -65,7 +65,7 @@ final class UserDefaultsFile: Sendable {
     init(ofSuite domain: String) {
         let environment = ProcessInfo.processInfo.environment
         var directory = environment["XDG_CONFIG_HOME"] ?? ""
-        if !directory.hasPrefix("/") || directory == "/" { directory = (environment["HOME"] ?? "") + "/.config" }
+        if !directory.hasBytePrefix("/") || directory == "/" { directory = (environment["HOME"] ?? "") + "/.config" }
         path = "\(directory)/\(domain).plist"
     }
 

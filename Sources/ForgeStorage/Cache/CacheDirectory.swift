@@ -6,7 +6,7 @@ import SystemPackage
 ///
 /// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular,
 /// or whose names have another form, belong to other programs: they are neither read, replaced nor removed.
-final class CacheDirectory: Sendable {
+package final class CacheDirectory: Sendable {
     /// The result of reading a key's file.
     enum Reading {
         case missing
@@ -16,7 +16,8 @@ final class CacheDirectory: Sendable {
         case damaged(CacheFile.Damage)
     }
 
-    static let suffix = ".forgecache"
+    /// What follows the name of a key in the name of its file.
+    package static let suffix = ".forgecache"
 
     private let root: LazyStoreDirectory
     private let index: FileIndex
@@ -24,7 +25,7 @@ final class CacheDirectory: Sendable {
 
     init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem, limits: CacheLimits, durability: Durability) {
         // A cache may replace what another process has just stored.
-        let root = LazyStoreDirectory(path, on: fileSystem, turnPatience: nil)
+        let root = LazyStoreDirectory(path, of: .cache, on: fileSystem, turnPatience: nil)
         self.root = root
         self.durability = durability
         index = FileIndex(
@@ -145,7 +146,9 @@ final class CacheDirectory: Sendable {
         guard let directory = try root.existing() else { return [] }
         var found: [(file: FileIndex.Listed, modified: FileTime)] = []
         try directory.forEachEntry(of: nil, isRecursive: false) { (entry, parent, name) throws(FileSystemError) in
-            guard entry.type == .regular, let string = String(validating: name), isName(string) else { return }
+            guard entry.type == .regular, FlatFileName.isName(name, suffix: suffix),
+                let string = String(validating: name)
+            else { return }
             do throws(FileSystemError) {
                 let status = try root.fileSystem.status(name, at: parent, followsSymbolicLinks: false)
                 guard status.type == .regular else { return }
@@ -156,10 +159,6 @@ final class CacheDirectory: Sendable {
             }
         }
         return found.sorted { $0.modified < $1.modified }.map(\.file)
-    }
-
-    private static func isName(_ string: String) -> Bool {
-        string.hasSuffix(suffix) && FlatFileName.isName(string.dropLast(suffix.count))
     }
 
     private static func unlink(_ name: String, in root: LazyStoreDirectory, _ durability: Durability) throws {

@@ -44,14 +44,6 @@ package struct CacheFile: Sendable {
     package static let maximumSizeInBytes = 256 << 20
 
     private static let magic = Array("FORGECCH".utf8)
-
-    /// Whether this is the name of an entry in the directory of a cache.
-    static func isName(_ name: POSIXPath) -> Bool {
-        name.bytes.suffix(CacheDirectory.suffix.utf8.count).elementsEqual(CacheDirectory.suffix.utf8)
-    }
-
-    /// Whether these are the first bytes of an entry.
-    static func isEntry(startingWith bytes: [UInt8]) -> Bool { bytes.starts(with: magic) }
     private static let version: UInt32 = 1
     private static let headerLength = 40
 
@@ -158,16 +150,22 @@ package struct FlatFileName: Hashable, Sendable {
 // MARK: Decoding
 
 extension FlatFileName {
-    /// The key of a name in the short form; nil for any other string.
-    package static func key(of name: some StringProtocol) -> String? {
-        let bytes = Array(name.utf8)
-        return bytes.count <= maximumShortLength ? EscapedName.unescaping(bytes) : nil
+    /// The key of a name in the short form; nil for any other bytes.
+    package static func key(of name: some Collection<UInt8>) -> String? {
+        name.count <= maximumShortLength ? EscapedName.unescaping(Array(name)) : nil
     }
 
-    /// Whether `name` has the form of a key's name.
-    package static func isName(_ name: some StringProtocol) -> Bool {
-        let bytes = Array(name.utf8)
-        guard bytes.first == mark else { return key(of: name) != nil }
+    /// Whether a file name is that of a key, followed by a suffix.
+    package static func isName(_ name: POSIXPath, suffix: String) -> Bool {
+        let bytes = name.bytes
+        guard bytes.suffix(suffix.utf8.count).elementsEqual(suffix.utf8) else { return false }
+        return isName(bytes.dropLast(suffix.utf8.count))
+    }
+
+    /// Whether bytes have the form of a key's name.
+    package static func isName(_ name: some Collection<UInt8>) -> Bool {
+        let bytes = Array(name)
+        guard bytes.first == mark else { return key(of: bytes) != nil }
         let rest = bytes.dropFirst()
         let kept = rest.dropLast(65)
         let digest = rest.suffix(64)

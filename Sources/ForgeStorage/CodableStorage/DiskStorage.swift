@@ -112,7 +112,9 @@ final class StorageEngine: Sendable {
     private let root: Result<LazyStoreDirectory, FileSystemError>
 
     init(location: URL, fileSystem: any POSIXFileSystem) {
-        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(location), on: fileSystem) }
+        root = Result { () throws(FileSystemError) in
+            LazyStoreDirectory(try POSIXPath(location), of: .values, on: fileSystem)
+        }
     }
 
     func fetch(_ key: String) throws(StorageError) -> Data {

@@ -27,8 +27,6 @@ public final class ImageCacheManager: Sendable {
     private let index: FileIndex?
     let decoded: DecodedImages
 
-    private static let suffix = ".cache"
-
     /// Creates a cache in a directory, which is created if it is missing; if that fails, caching an image tries again
     /// and throws.
     ///
@@ -200,7 +198,7 @@ extension ImageCacheManager {
     /// Calls `body` with the name of an image's file.
     private func withFileName<Result>(of id: String, _ body: (String) throws -> Result) throws -> Result {
         do {
-            return try body(FlatFileName(id).string + Self.suffix)
+            return try body(FlatFileName(id).string + ImageFile.suffix)
         } catch is ForeignEntry {
             throw ImageCacheError.foreign(id: id)
         }
@@ -208,9 +206,7 @@ extension ImageCacheManager {
 
     /// The names of all files in the directory that have the form of an image's file name.
     private static func imageNames(in directory: any ImageDirectory) throws -> [String] {
-        try directory.names().filter { name in
-            name.hasSuffix(suffix) && FlatFileName.isName(name.dropLast(suffix.count))
-        }
+        try directory.names().filter { FlatFileName.isName(POSIXPath($0), suffix: ImageFile.suffix) }
     }
 
     private static func removeUnlessForeign(_ name: String, in directory: any ImageDirectory) throws {

@@ -47,7 +47,7 @@ struct POSIXImageDirectory: ImageDirectory {
         self.fileSystem = fileSystem
         self.url = url
         root = Result { () throws(FileSystemError) in
-            LazyStoreDirectory(try POSIXPath(url), on: fileSystem, turnPatience: nil)
+            LazyStoreDirectory(try POSIXPath(url), of: .images, on: fileSystem, turnPatience: nil)
         }
     }
 

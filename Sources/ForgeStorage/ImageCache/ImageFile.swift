@@ -1,5 +1,5 @@
 import ForgeCoding
-package import ForgeFileSystem
+import ForgeFileSystem
 package import Foundation
 
 /// The bytes of an image's file: magic, version, checksum, and the encoded image.
@@ -12,11 +12,8 @@ package enum ImageFile {
     private static let checksumOffset = 12
     private static let headerLength = 16
 
-    /// Whether this is the name of an entry.
-    package static func isName(_ name: POSIXPath) -> Bool { name.bytes.suffix(6).elementsEqual(".cache".utf8) }
-
-    /// Whether these are the first bytes of an entry.
-    package static func isImage(startingWith bytes: [UInt8]) -> Bool { bytes.starts(with: magic) }
+    /// What follows the name of a key in the name of its file.
+    package static let suffix = ".cache"
 
     static func content(of image: CachedImage) throws -> Data {
         let payload = try ValueCoder().encode(image)

@@ -23,7 +23,7 @@ struct VaultCryptTests {
         try vault.set("v", for: TestKeys.token)
         #expect(try place.vault().get(TestKeys.token) == "v")
         #expect(try place.vault().verify() == 1)
-        #expect(try place.names == ["#lock-vaults", "app.vault"])
+        #expect(try place.names == ["#lock-vaults", "#store-vaults", "app.vault"])
         try vault.deleteAll()
         #expect(try place.vault().keys() == [])
         let information = try VaultInformation(of: place.url)

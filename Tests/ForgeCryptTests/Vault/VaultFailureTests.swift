@@ -76,7 +76,7 @@ struct VaultFailureTests {
         #expect(try CryptError.code { try stranger.deleteAll() } == .unavailable(.inputOutput))
         fileSystem.fail(.rename, .invalidArgument)
         try stranger.deleteAll()
-        #expect(try place.names.count == 2)
+        #expect(try place.names.count == 3)
         try stranger.set("w", for: TestKeys.token)
         // The flushes before are those of the parent directories' names.
         fileSystem.fail(.synchronize, .ioError, number: 3)
@@ -113,7 +113,7 @@ struct VaultFailureTests {
             try fileSystem.write(Data(content), to: URL(filePath: directory + name))
         }
         try place.vault().set("w", for: TestKeys.token)
-        let left = ["#lock-vaults", "#tmp-foreign", "#tmp-vault-x", "app.vault", "keep"]
+        let left = ["#lock-vaults", "#store-vaults", "#tmp-foreign", "#tmp-vault-x", "app.vault", "keep"]
         #expect(try place.names == left)
     }
 
@@ -125,7 +125,7 @@ struct VaultFailureTests {
         try place.vault().set("x", for: TestKeys.token)
         fileSystem.onCall(nil)
         try place.vault().set("y", for: TestKeys.token)
-        #expect(try place.names == ["#lock-vaults", "app.vault"])
+        #expect(try place.names == ["#lock-vaults", "#store-vaults", "app.vault"])
     }
 }
 

@@ -84,21 +84,36 @@ struct DirectoryOwnerTests {
         #expect(try owner(of: "/e") == .stores([.files]))
     }
 
-    @Test("is found above a path that does not exist yet, also over a link")
-    func nearest() throws {
+    @Test("of a file is found above its directory, also over a link; a store without nested keys ends at its root")
+    func above() throws {
         try mark("/s", as: .files)
-        try memory.makeDirectories("/s/a/b")
-        try memory.makeDirectories("/other")
+        try mark("/kv", as: .keyValue)
+        for path in ["/s/a/b", "/kv/a", "/other"] as [POSIXPath] { try memory.makeDirectories(path) }
         try memory.createSymbolicLink("/other/link", to: "/s/a")
-        for path in ["/s", "/s/x", "/s/a/b/c/d", "/other/link/x"] as [POSIXPath] {
-            let found = try #require(try memory.nearestOwner(of: path))
-            #expect(found.1 == .stores([.files]), "\(path)")
-            #expect(try memory.status(found.directory).inode == memory.status("/s").inode, "\(path)")
+        for path in ["/s", "/s/a", "/s/a/b", "/other/link", "/other/link/b"] as [POSIXPath] {
+            let scope = try StoreScope(at: path, on: memory)
+            #expect(scope.store == .stores([.files]), "\(path)")
+            #expect(scope.isRoot == (path == "/s"), "\(path)")
         }
-        for path in ["/other/x", "x/y", "/"] as [POSIXPath] {
-            let found = try memory.nearestOwner(of: path)
-            #expect(found?.directory == nil, "\(path)")
+        #expect(try StoreScope(at: "/kv", on: memory).store == .stores([.keyValue]))
+        for path in ["/kv/a", "/other", "/"] as [POSIXPath] {
+            #expect(try StoreScope(at: path, on: memory) == .outside, "\(path)")
         }
+        try write([1], to: "/s/#store-later")
+        #expect(try StoreScope(at: "/s/a/b", on: memory).isUnknown)
+    }
+
+    @Test("a full device leaves the directory without a marker, which a later write adds")
+    func fullDevice() throws {
+        let full = FaultingFileSystem(memory, plan: FaultPlan([.fail(.write, with: .noSpace)]))
+        try memory.makeDirectories("/d")
+        let directory = try full.open("/d", options: [.directory])
+        #expect(throws: FileSystemError.self) { try full.mark(directory, as: .files, temporary: "#tmp-marker") }
+        try full.markIfSpace(directory, as: .files, temporary: "#tmp-marker")
+        #expect(try owner(of: "/d") == .none)
+        #expect(try memory.contentsOfDirectory(at: URL(filePath: "/d")).isEmpty)
+        try mark("/d", as: .files)
+        #expect(try owner(of: "/d") == .stores([.files]))
     }
 
     @Test("an empty marker is replaced by the store of its kind")

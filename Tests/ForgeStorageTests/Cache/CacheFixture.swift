@@ -43,7 +43,7 @@ final class CacheFixture: Sendable {
             root,
             { (directory) throws(FileSystemError) in
                 try fileSystem.entries(of: directory)
-            }) where !String(entry.name).hasPrefix("#journal")
+            }) where !entry.name.isStoreMarker
         {
             files[String(entry.name)] = Int(
                 try fileSystem.status(root.appending(entry.name), followsSymbolicLinks: false).sizeInBytes)

@@ -18,8 +18,8 @@ struct FlatFileNameTests {
         ])
     func shortForm(key: String, name: String) {
         #expect(FlatFileName(key).string == name)
-        #expect(FlatFileName.key(of: name)?.utf8.elementsEqual(key.utf8) == true)
-        #expect(FlatFileName.isName(name))
+        #expect(FlatFileName.key(of: name.utf8)?.utf8.elementsEqual(key.utf8) == true)
+        #expect(FlatFileName.isName(name.utf8))
     }
 
     @Test("a key of 180 plain bytes is kept, one of 181 is hashed")
@@ -29,8 +29,8 @@ struct FlatFileNameTests {
         let hashed = FlatFileName(kept + "a").string
         #expect(hashed.utf8.count == 166)
         #expect(hashed.hasPrefix("~" + String(repeating: "a", count: 100) + "~"))
-        #expect(FlatFileName.key(of: hashed) == nil)
-        #expect(FlatFileName.isName(hashed))
+        #expect(FlatFileName.key(of: hashed.utf8) == nil)
+        #expect(FlatFileName.isName(hashed.utf8))
     }
 
     @Test("the long form ends in the SHA-256 of the key")
@@ -48,7 +48,7 @@ struct FlatFileNameTests {
         let kept = try #require(name.split(separator: "~").first)
         #expect((98...100).contains(kept.utf8.count))
         #expect(kept.dropFirst(lead).utf8.count % 3 == 0)
-        #expect(FlatFileName.isName(name))
+        #expect(FlatFileName.isName(name.utf8))
     }
 
     @Test(
@@ -61,8 +61,8 @@ struct FlatFileNameTests {
             "~" + String(repeating: "a", count: 97) + "~" + String(repeating: "a", count: 64),
         ])
     func notAName(_ name: String) {
-        #expect(!FlatFileName.isName(name))
-        #expect(FlatFileName.key(of: name) == nil)
+        #expect(!FlatFileName.isName(name.utf8))
+        #expect(FlatFileName.key(of: name.utf8) == nil)
     }
 
     @Test("hostile keys get distinct, harmless names")
@@ -98,7 +98,8 @@ struct FlatFileNameTests {
         }
         let isShort = !name.hasPrefix("~")
         let leadsBack =
-            isShort ? FlatFileName.key(of: name)?.utf8.elementsEqual(key.utf8) == true : FlatFileName.isName(name)
+            isShort
+            ? FlatFileName.key(of: name.utf8)?.utf8.elementsEqual(key.utf8) == true : FlatFileName.isName(name.utf8)
         let isWhole = (1...180).contains(name.utf8.count) && name.first != "." && name.last != "."
         if !isHarmless || !leadsBack || !isWhole {
             Issue.record("the key \(key.debugDescription) has the name \(name.debugDescription)")

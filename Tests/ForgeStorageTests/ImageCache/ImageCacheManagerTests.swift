@@ -150,8 +150,9 @@ struct ImageCacheManagerTests {
             let directory = root.appending(components: "deep", "inside", "cache", directoryHint: .isDirectory)
             try checkHostileIDs(TestDepth.sample(hostileNames, every: 5), on: SystemFileSystem(), in: directory)
             #expect(
-                try files(below: root) == [
+                try Set(files(below: root)) == [
                     "escaped", "deep", "deep/inside", "deep/inside/cache", "deep/inside/cache/#journal-0",
+                    "deep/inside/cache/#store-images",
                 ])
             #expect(try Data(contentsOf: canary) == Data("canary".utf8))
         }
@@ -180,7 +181,9 @@ struct ImageCacheManagerTests {
 
     /// The names in a cache's directory, without the record of temporary files.
     private func images(in directory: URL, on fileSystem: any FileSystemProtocol) throws -> [String] {
-        try fileSystem.contentsOfDirectory(at: directory).map(\.lastPathComponent).filter { $0 != "#journal-0" }
+        try fileSystem.contentsOfDirectory(at: directory).map(\.lastPathComponent).filter {
+            !POSIXPath($0).isStoreMarker
+        }
     }
 }
 

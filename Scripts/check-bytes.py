@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Fails if keys, names or paths may be split or compared by Character in what ships.
+
+Swift's `split`, `hasPrefix`, `hasSuffix`, `dropLast` and `contains` of a String work on Characters, which can join a
+slash and its neighbours, and equal Strings can differ in their bytes. Sources/ForgeFileSystem/NameBytes.swift has the
+operations on bytes. Texts that no user names may use the others; each such line is listed in Scripts/check-bytes.txt
+with its reason:
+
+    FILE | PART OF THE LINE | REASON
+
+Usage: Scripts/check-bytes.py [DIRECTORY]    The directory that contains Sources; by default the package.
+"""
+
+import pathlib
+import re
+import sys
+
+RINGS = re.compile(r"^(ForgeStorageTesting|ForgeCrashTesting|ForgeTestTraits|ForgeInspector/Page)\b")
+FORBIDDEN = re.compile(
+    r"(?<!utf8)\.has(Prefix|Suffix)\(|\.split\((separator: \"|whereSeparator: \\\.)|components\(separatedBy"
+    r"|String\([\w.$]+\.drop(Last|First)\(|(?<!utf8)(?<!bytes)\.contains\(\"|\bSet<String>"
+)
+
+
+def code(line):
+    """The line without its comment."""
+    return re.sub(r"(^|\s)//.*", "", line)
+
+
+def main():
+    script = pathlib.Path(__file__)
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else script.resolve().parent.parent
+    allowed = []
+    for number, line in enumerate((script.with_suffix(".txt")).read_text().splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        parts = [part.strip() for part in line.split(" | ")]
+        if len(parts) != 3 or not all(parts):
+            sys.exit(f"check-bytes.txt:{number}: not FILE | PART OF THE LINE | REASON")
+        allowed.append([*parts[:2], False])
+    failures = []
+    for path in sorted((root / "Sources").rglob("*.swift")):
+        name = path.relative_to(root / "Sources").as_posix()
+        if RINGS.match(name) or ".docc/" in name:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if not FORBIDDEN.search(code(line)):
+                continue
+            entries = [entry for entry in allowed if entry[0] == name and entry[1] in line]
+            for entry in entries:
+                entry[2] = True
+            if not entries:
+                failures.append(f"Sources/{name}:{number}: {line.strip()}")
+    for name, part, used in allowed:
+        if not used:
+            failures.append(f"check-bytes.txt: no line of {name} needs the entry {part}")
+    if failures:
+        print("Use the operations of NameBytes.swift on keys, names and paths, or list the line:", file=sys.stderr)
+        print("\n".join(failures), file=sys.stderr)
+        sys.exit(1)
+    print("no key, name or path is split or compared by Character")
+
+
+main()

@@ -1,0 +1,117 @@
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeCommands
+
+/// Names whose `Character`s are not what a file system sees, through every store and verb, compared by bytes.
+@Suite("names that Characters and bytes divide differently")
+struct NaughtyNameTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    /// Keys of files. A slash is joined to its neighbour, equal strings are different names, bytes are invisible.
+    private static let unusual: [String] = [
+        "\u{301}a", "a\u{301}", "é", "e\u{301}", "\u{600}f", "\u{600}/x", "d/\u{301}x", "\u{D4E}/\u{301}y/z",
+        "a\u{600}/b", "x\u{200D}", "x", "\u{202E}txt.exe", "k\u{FE0F}", "\u{1F468}\u{200D}\u{1F469}",
+        "\u{1100}\u{1161}", "\u{AC00}", "Å", "A\u{30A}", "\u{212B}",
+        "\u{E0001}t", "u\u{2066}v\u{2069}", "-n", "--", "#", "~", "%2e%2e", "🇩🇪", "🇩🇪🇪",
+    ]
+
+    private static let ascii: [String] = (UInt8(0x21)...0x7E).filter { $0 != 0x2F && $0 != 0x5C }.map {
+        (byte: UInt8) -> String in
+        "ascii-" + String(UnicodeScalar(byte))
+    }
+
+    private static let paths: [String] = unusual + ascii
+
+    /// Texts by their bytes: equal strings can be different names.
+    private func bytes(_ texts: some Sequence<String>) -> Set<POSIXPath> { Set(texts.map { POSIXPath($0) }) }
+
+    private func listed(_ words: [String]) throws -> Set<POSIXPath> {
+        let run = try CommandRun(words)
+        #expect(run.status == 0, "\(words): \(run.errors)")
+        return bytes(try run.rows().compactMap { $0["key"] as? String })
+    }
+
+    @Test("are kept by file stores on disk and in memory, by copies, backups and restores, and deleted one by one")
+    func files() async throws {
+        let expected = bytes(Self.paths)
+        #expect(expected.count == Self.paths.count)
+        let disk = DiskFileStore(root: scratch.url.appendingPathComponent("a"))
+        let memory = InMemoryFileStore()
+        for path in Self.paths {
+            try await disk.save(Data(path.utf8), to: path)
+            try await memory.save(Data(path.utf8), to: path)
+        }
+        func keys(_ store: some FileStoring) async throws -> Set<POSIXPath> {
+            bytes(try await store.list(in: "", recursive: true).filter { !$0.isDirectory }.map(\.key))
+        }
+        #expect(try await keys(disk) == expected)
+        #expect(try await keys(memory) == expected)
+        let (a, tree, b) = (scratch.path("a"), scratch.path("tree"), scratch.path("b"))
+        for words in [
+            ["copy", "file:\(a)", "tree:\(tree)", "--verify"], ["copy", "tree:\(tree)", "file:\(b)", "--verify"],
+            ["backup", b, scratch.path("backup")], ["restore", scratch.path("backup"), scratch.path("r")],
+            ["copy", "file:\(a)", "file:\(b)", "--delete", "--verify"], ["check", a], ["repair", a],
+        ] {
+            let run = try CommandRun(words)
+            #expect(run.status == 0, "\(words): \(run.output) \(run.errors)")
+        }
+        for root in ["a", "b", "r"] {
+            #expect(try listed(["file", "list", "--json", scratch.path(root)]) == expected, "\(root)")
+            let store = DiskFileStore(root: scratch.url.appendingPathComponent(root))
+            for path in Self.paths { #expect(try await store.load(path) == Data(path.utf8), "\(root): \(path)") }
+        }
+        var left = expected
+        for path in Self.paths.prefix(12) {
+            let get = try CommandRun(["file", "get", "--", b, path])
+            #expect(get.output.utf8.elementsEqual(path.utf8), "\(path): \(get.errors)")
+            #expect(try CommandRun(["file", "rm", "--", b, path]).status == 0, "\(path)")
+            left.remove(POSIXPath(path))
+            #expect(try listed(["file", "list", "--json", b]) == left, "\(path)")
+        }
+        for path in Self.paths { try await memory.delete(path) }
+        #expect(try await keys(memory).isEmpty)
+    }
+
+    @Test("are kept by key-value stores, as lines of JSON, and in vaults")
+    func keys() async throws {
+        let expected = bytes(Self.paths)
+        let url = scratch.url.appendingPathComponent("kv")
+        let store = try FileKVStore(at: url)
+        for path in Self.paths { try store.set(KVKey<String>(path), value: path) }
+        try store.close()
+        let (kv, lines, other) = (scratch.path("kv"), scratch.path("lines"), scratch.path("other"))
+        for words in [["copy", "kv:\(kv)", "json:\(lines)"], ["copy", "json:\(lines)", "kv:\(other)", "--verify"]] {
+            let run = try CommandRun(words)
+            #expect(run.status == 0, "\(words): \(run.output) \(run.errors)")
+        }
+        #expect(try listed(["kv", "list", "--json", kv]) == expected)
+        #expect(try listed(["kv", "list", "--json", other]) == expected)
+        let vault = scratch.url.appendingPathComponent("vault")
+        let key = try VaultKeyFile.loadOrCreate(at: vault.appendingPathComponent("key"))
+        let secrets = try VaultCrypt(at: vault.appendingPathComponent("v"), key: key)
+        for path in Self.paths { try secrets.set(path, for: CryptKey<String>(key: path)) }
+        #expect(bytes(try secrets.keys()) == expected)
+        for path in Self.paths {
+            #expect(try secrets.get(CryptKey<String>(key: path))?.utf8.elementsEqual(path.utf8) == true, "\(path)")
+        }
+    }
+
+    @Test("of places are not cut or joined: the colon and the slash of a place are bytes")
+    func places() throws {
+        let run = try CommandRun(["kv", "set", "kv:" + scratch.path("s") + "/\u{301}t", "a", "1"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(FileManager.default.fileExists(atPath: scratch.path("s")))
+        #expect(Home(argument: "kv:\u{301}x")?.path.utf8.elementsEqual("\u{301}x".utf8) == true)
+        #expect(Home(argument: "file:a\u{600}/")?.text(of: "b").utf8.elementsEqual("file:a\u{600}/b".utf8) == true)
+        let url = try StoreURL("s3://bucket/\u{600}/")
+        #expect(url.prefix.utf8.elementsEqual("\u{600}/".utf8))
+        #expect(url.text.utf8.elementsEqual("s3://bucket/\u{600}".utf8))
+        #expect(try StoreURL("s3://bucket/\u{301}x").prefix.utf8.elementsEqual("\u{301}x/".utf8))
+    }
+}

@@ -1,0 +1,167 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeCommands
+
+/// Every kind of store in every state of its marker, under every verb that could change or lose a file of it.
+@Suite("the marker of a store")
+struct StoreMarkerTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    enum Kind: String, CaseIterable, CustomTestStringConvertible {
+        case keyValue = "key-value"
+        case vaults, files, values, images, cache
+
+        var testDescription: String { rawValue }
+
+        var marker: String { "#store-\(rawValue)" }
+    }
+
+    /// What happened to the marker of a store of this version.
+    enum Marker: String, CaseIterable, CustomTestStringConvertible {
+        case missing, damaged, later, empty
+
+        var testDescription: String { rawValue }
+    }
+
+    enum Verb: String, CaseIterable, CustomTestStringConvertible {
+        case check, repair, du, backup, set, output, copy, delete
+
+        var testDescription: String { rawValue }
+    }
+
+    /// Creates a store with an entry in the directory, and an app's file in a directory below it.
+    private func make(_ kind: Kind, in name: String) async throws {
+        let url = scratch.url.appendingPathComponent(name)
+        switch kind {
+        case .keyValue:
+            let store = try FileKVStore(at: url)
+            try store.set(KVKey<String>("a"), value: "value")
+            try store.synchronize()
+            try store.close()
+        case .vaults:
+            let key = try VaultKeyFile.loadOrCreate(at: url.appendingPathComponent("key"))
+            try VaultCrypt(at: url.appendingPathComponent("vault"), key: key).set("x", for: CryptKey(key: "token"))
+        case .files: try await DiskFileStore(root: url).save(Data("text".utf8), to: "a")
+        case .values: try DiskStorage(path: url).save(value: Data("text".utf8), for: "a")
+        case .images: try ImageCacheManager(cacheDirectory: url).cacheImage(id: "a", data: Data([1, 2, 3]))
+        case .cache: await (try BoundedCache<String>(directory: url, coding: .codable)).insert("text", for: "a")
+        }
+        let below = url.appendingPathComponent("below")
+        try FileManager.default.createDirectory(at: below, withIntermediateDirectories: true)
+        try Data("text".utf8).write(to: below.appendingPathComponent("file"))
+    }
+
+    private func change(_ marker: Marker, _ kind: Kind, in name: String) throws {
+        let url = scratch.url.appendingPathComponent(name).appendingPathComponent(kind.marker)
+        switch marker {
+        case .missing: try FileManager.default.removeItem(at: url)
+        case .damaged:
+            var content = try Data(contentsOf: url)
+            content[10] ^= 0x40
+            try content.write(to: url)
+        case .later: try Data(repeating: 9, count: 40).write(to: url)
+        case .empty: try Data().write(to: url)
+        }
+    }
+
+    /// Every file below a directory with its content.
+    private func files(below name: String) throws -> [String: Data] {
+        var found: [String: Data] = [:]
+        for path in try FileManager.default.subpathsOfDirectory(atPath: scratch.path(name)) {
+            var isDirectory: ObjCBool = false
+            let file = scratch.url.appendingPathComponent(name).appendingPathComponent(path)
+            guard FileManager.default.fileExists(atPath: file.path, isDirectory: &isDirectory), !isDirectory.boolValue
+            else { continue }
+            found[path] = try Data(contentsOf: file)
+        }
+        return found
+    }
+
+    @Test(
+        "is written by the first write of a store, with private permissions, and kept by backup and restore",
+        arguments: Kind.allCases)
+    func written(kind: Kind) async throws {
+        try await make(kind, in: "all/s")
+        let path = try POSIXPath(scratch.url).appending(POSIXPath("all/s/\(kind.marker)"))
+        let content = try SystemFileSystem().readFile(path)
+        #expect(content.count == 16 && content.starts(with: "FORGEDIR".utf8))
+        #expect(try SystemFileSystem().status(path).permissions == .ownerReadWrite)
+        let status = try SystemFileSystem().status(path)
+        try await make(kind, in: "all/s")
+        #expect(try SystemFileSystem().status(path) == status, "written again")
+        #expect(try CommandRun(["backup", scratch.path("all"), scratch.path("b")]).status == 0)
+        #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("r")]).status == 0)
+        #expect(try files(below: "r")["s/\(kind.marker)"] == Data(content))
+        let usage = try CommandRun(["du", scratch.path("r"), "--json"]).rows().compactMap { $0["kind"] as? String }
+        let words = [
+            "key-value": "key-value store", "files": "file store", "values": "storage of values",
+            "images": "image cache",
+        ]
+        #expect(usage == [words[kind.rawValue] ?? kind.rawValue])
+    }
+
+    @Test(
+        "nothing in or below the directory of a store that is not known is changed", arguments: Kind.allCases,
+        Verb.allCases)
+    func unknown(kind: Kind, verb: Verb) async throws {
+        for marker in Marker.allCases {
+            let name = "\(marker)/s"
+            try await make(kind, in: name)
+            try change(marker, kind, in: name)
+            try FileManager.default.createDirectory(
+                atPath: scratch.path("\(marker)-source"), withIntermediateDirectories: true)
+            for file in ["\(marker)/old", "\(marker)-source/new"] {
+                try Data(file.utf8).write(to: scratch.url.appendingPathComponent(file))
+            }
+            let before = try files(below: name)
+            let (root, store) = (scratch.path("\(marker)"), scratch.path(name))
+            let run: CommandRun
+            switch verb {
+            case .check:
+                run = try CommandRun(["check", root, "--json"])
+                let paths = try run.rows().compactMap { $0["path"] as? String }
+                #expect(Set(before.keys).isSubset(of: paths.map { String($0.dropFirst(2)) }), "\(paths)")
+                #expect(run.status == 0)
+            case .repair:
+                run = try CommandRun(["repair", root])
+                #expect(run.status == 0)
+            case .du:
+                run = try CommandRun(["du", root])
+                #expect(run.status == 0 && run.output.contains("unknown store"), "\(run.output)")
+            case .backup:
+                run = try CommandRun(["backup", root, scratch.path("\(marker)-b")])
+                #expect(run.status == 0, "\(run.output)")
+                let restored = try CommandRun(["restore", scratch.path("\(marker)-b"), scratch.path("\(marker)-r")])
+                #expect(restored.status == 0, "\(restored.errors)")
+                #expect(try files(below: "\(marker)-r/s") == before)
+            case .set:
+                run = try CommandRun(["kv", "set", store, "a", "new"])
+                #expect(run.status == 1, "\(run.errors)")
+            case .output:
+                run = try CommandRun(
+                    ["copy", "json:-", "json:\(store)/below/file"], input: "{\"key\":\"a\",\"value\":1}\n")
+                #expect(run.status == 64, "\(run.errors)")
+            case .copy:
+                try FileManager.default.createDirectory(
+                    atPath: scratch.path("\(marker)-source/s/below"), withIntermediateDirectories: true)
+                for file in ["s/note", "s/below/file"] {
+                    try Data("other".utf8).write(to: scratch.url.appendingPathComponent("\(marker)-source/\(file)"))
+                }
+                run = try CommandRun(["copy", "tree:\(scratch.path("\(marker)-source"))", "tree:\(root)"])
+                #expect(run.status == 2 && run.output.contains("unknown store"), "\(run.output)")
+            case .delete:
+                run = try CommandRun(["copy", "tree:\(scratch.path("\(marker)-source"))", "tree:\(root)", "--delete"])
+                #expect(run.status == 2, "\(run.output)")
+                #expect(!FileManager.default.fileExists(atPath: scratch.path("\(marker)/old")))
+            }
+            #expect(try files(below: name) == before, "\(marker): \(run.output) \(run.errors)")
+        }
+    }
+}
