@@ -312,7 +312,7 @@ struct AncestorWatchTests {
             } onCancel: {
             })
         var reported: [FileChange] = []
-        let tree = WatchedTree(LazyStoreDirectory(root, on: fileSystem), watch, nil) {
+        let tree = WatchedTree(LazyStoreDirectory(root, of: .files, on: fileSystem), watch, nil) {
             false
         } report: {
             reported.append($0)
