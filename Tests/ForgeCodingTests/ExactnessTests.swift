@@ -1,27 +1,12 @@
+import ForgeStorageTesting
 import Foundation
 import Testing
 
 @testable import ForgeCoding
 
-/// A deterministic random number generator.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}
-
 @Suite("Exact round trips") struct ExactnessTests {
     static let patterns: [UInt64] = {
-        var generator = SeededGenerator(seed: 1)
+        var generator = SplitMix64(seed: 1)
         let edges: [UInt64] = [
             0, 1 << 63, 0x7FF0_0000_0000_0000, 0xFFF0_0000_0000_0000, 0x7FF8_0000_0000_0000, 0xFFF8_0000_0000_0001,
             0x7FF0_0000_0000_0001, 0x7FFF_FFFF_FFFF_FFFF, 1, (-978_307_200.0).bitPattern, (-0.5).bitPattern,
@@ -56,7 +41,7 @@ struct SeededGenerator: RandomNumberGenerator {
 
     @Test("decimals of every sign, exponent and length round-trip")
     func decimals() throws {
-        var generator = SeededGenerator(seed: 2)
+        var generator = SplitMix64(seed: 2)
         for _ in 0..<500 {
             let digits = UInt128(generator.next()) << 64 | UInt128(generator.next())
             let text = "\(digits >> UInt128(generator.next() % 128))"

@@ -1,4 +1,5 @@
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import TestDepth
 import Testing
@@ -10,7 +11,7 @@ struct RandomTreeTests {
     /// A tree and what an app has stored in it.
     private struct Tree {
         let scratch: Scratch
-        var generator: Generator
+        var generator: SplitMix64
         /// The paths of the files that an app has stored in file stores, or beside stores.
         var appFiles: Set<String> = []
         /// The root of each file store, and its keys.
@@ -22,7 +23,7 @@ struct RandomTreeTests {
 
         init(seed: UInt64) throws {
             scratch = try Scratch()
-            generator = Generator(state: seed)
+            generator = SplitMix64(seed: seed)
         }
 
         var root: URL { scratch.url.appendingPathComponent("all") }
@@ -148,18 +149,6 @@ struct RandomTreeTests {
                 let run = try CommandRun(["kv", "list", "--json", directory.appendingPathComponent(root).path])
                 #expect(try run.rows().count == count, "\(comment): \(root) \(run.errors)")
             }
-        }
-    }
-
-    private struct Generator: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
         }
     }
 

@@ -1,4 +1,5 @@
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Logging
 import Testing
@@ -119,7 +120,7 @@ struct RepairTests {
         let base = try Data(contentsOf: scratch.url.appendingPathComponent("base/log"))
         let lock = try Data(contentsOf: scratch.url.appendingPathComponent("base/#lock"))
         let seed = UInt64.random(in: 0 ... .max)
-        var generator = Generator(state: seed)
+        var generator = SplitMix64(seed: seed)
         var before: [String: [String: [UInt8]]] = [:]
         for number in 0..<60 {
             var bytes = base
@@ -147,18 +148,6 @@ struct RepairTests {
         for (name, values) in before {
             let after = try readable(name)
             for (key, bytes) in values { #expect(after[key] == bytes, "seed \(seed): \(key) in \(name)") }
-        }
-    }
-
-    private struct Generator: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
         }
     }
 }

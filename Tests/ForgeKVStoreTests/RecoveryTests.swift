@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeKVStore
+import ForgeStorageTesting
 import Foundation
 import TestDepth
 import Testing
@@ -151,7 +152,7 @@ import Testing
         "a log of random bytes, and one of random bytes changed, never traps",
         arguments: 0..<TestDepth.limit(1, deep: 20))
     func fuzz(_ seed: Int) throws {
-        var random = SplitMix(state: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         let sample = try Sample()
         for round in 0..<100 {
             var bytes =
@@ -300,18 +301,5 @@ import Testing
         let second = try fixture.open(recorder)
         #expect(recorder.issues.count == 1)
         withExtendedLifetime((store, second)) {}
-    }
-}
-
-/// A small seeded generator (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

@@ -1,9 +1,10 @@
 #if S3
+import ForgeStorageTesting
 import Foundation
 
 /// Faults that a server chooses at random, by a seed.
 struct RandomFaults: Sendable {
-    private var generator: SeededGenerator
+    private var generator: SplitMix64
 
     /// One of how many requests meets a fault.
     private let rate: Int
@@ -18,7 +19,7 @@ struct RandomFaults: Sendable {
     private(set) var counts: [String: Int] = [:]
 
     init(seed: UInt64, oneOf rate: Int, damaging damages: @escaping @Sendable (FaultyS3.Request) -> Bool) {
-        generator = SeededGenerator(seed: seed)
+        generator = SplitMix64(seed: seed)
         self.rate = rate
         self.damages = damages
     }
@@ -51,21 +52,6 @@ struct RandomFaults: Sendable {
             faults.append(("409", .fails(409, "ConditionalRequestConflict")))
         }
         return faults
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-struct SeededGenerator: RandomNumberGenerator, Sendable {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
     }
 }
 #endif

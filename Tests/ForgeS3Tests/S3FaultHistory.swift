@@ -1,4 +1,5 @@
 #if S3
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 
@@ -34,7 +35,7 @@ final class S3FaultHistory: Sendable {
 
     /// Begins a version: the content of a seed and a size.
     func begin(size: Int, seed: UInt64) -> (version: Int, content: Data) {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix64(seed: seed)
         var bytes: [UInt8] = []
         bytes.reserveCapacity(size + 8)
         while bytes.count < size { withUnsafeBytes(of: generator.next()) { bytes += $0 } }

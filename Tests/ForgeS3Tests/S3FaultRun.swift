@@ -1,6 +1,7 @@
 #if S3
 import ForgeFileStore
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 
@@ -58,10 +59,10 @@ final class S3FaultRun: Sendable {
         server.meet(faults)
         await withTaskGroup(of: Void.self) { group in
             for (index, history) in histories.enumerated() {
-                group.addTask { await self.saves(history, SeededGenerator(seed: self.seed &+ UInt64(index) &* 1000)) }
+                group.addTask { await self.saves(history, SplitMix64(seed: self.seed &+ UInt64(index) &* 1000)) }
                 for number in 1...2 {
                     let seed = self.seed &+ UInt64(index) &* 1000 &+ UInt64(number)
-                    group.addTask { await self.loads(history, SeededGenerator(seed: seed)) }
+                    group.addTask { await self.loads(history, SplitMix64(seed: seed)) }
                 }
             }
         }
@@ -91,7 +92,7 @@ final class S3FaultRun: Sendable {
 
     private enum Kind: CaseIterable { case whole, ranged, streamed }
 
-    private func loads(_ history: S3FaultHistory, _ generator: SeededGenerator) async {
+    private func loads(_ history: S3FaultHistory, _ generator: SplitMix64) async {
         var generator = generator
         while !isDone {
             let isWhole = history.key.hasPrefix("whole")
@@ -102,11 +103,11 @@ final class S3FaultRun: Sendable {
     }
 
     private func load(_ history: S3FaultHistory, _ kind: Kind) async {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SplitMix64(seed: seed)
         await load(history, kind, &generator)
     }
 
-    private func load(_ history: S3FaultHistory, _ kind: Kind, _ generator: inout SeededGenerator) async {
+    private func load(_ history: S3FaultHistory, _ kind: Kind, _ generator: inout SplitMix64) async {
         let oldest = history.oldest
         do {
             var parts: [(offset: Int, bytes: Data)] = []
@@ -153,7 +154,7 @@ final class S3FaultRun: Sendable {
 
     // MARK: Saves
 
-    private func saves(_ history: S3FaultHistory, _ generator: SeededGenerator) async {
+    private func saves(_ history: S3FaultHistory, _ generator: SplitMix64) async {
         var generator = generator
         while !isDone {
             let size = Self.sizes.randomElement(using: &generator) ?? 0

@@ -1,3 +1,4 @@
+import ForgeStorageTesting
 import Histories
 
 /// Random histories of a linearizable store with random delays: every call takes effect at one moment between its begin
@@ -21,7 +22,7 @@ struct SimulatedStore {
 
     private(set) var history: [HistoryOperation] = []
 
-    private var generator: SplitMix
+    private var generator: SplitMix64
     private var entries: [String: HistoryObservation] = [:]
     private var seen: [String: HistoryObservation] = [:]
     private var revision: UInt64 = 0
@@ -31,7 +32,7 @@ struct SimulatedStore {
     private var now: Int64 = 0
 
     init(seed: UInt64) {
-        generator = SplitMix(seed)
+        generator = SplitMix64(seed: seed)
     }
 
     /// A history of random calls, with a defect in its middle.
@@ -142,22 +143,5 @@ struct SimulatedStore {
             history.append(HistoryOperation(.batch, from: began, to: now, written: ["a": first, "b": second]))
             now += 1000
         }
-    }
-}
-
-/// A generator with a seed.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) {
-        state = seed
-    }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

@@ -145,7 +145,7 @@ struct CrashModelTests {
         "weaker profiles allow no more than stricter ones, after programs of two and three steps",
         arguments: 0..<TestDepth.limit(50, deep: 150))
     func subsetsOfMore(_ seed: Int) async throws {
-        var generator = Generator(state: UInt64(seed))
+        var generator = SplitMix64(seed: UInt64(seed))
         let count = 2 + seed % 2
         let steps = (0..<count).flatMap { _ in ModelStep.all.randomElement(using: &generator) ?? [] }
         try await check(steps)
@@ -153,7 +153,7 @@ struct CrashModelTests {
 
     @Test("a program that synchronises everything has a single state", arguments: 0..<60)
     func synchronisedAtTheEnd(_ seed: Int) async throws {
-        var generator = Generator(state: UInt64(seed) &+ 1000)
+        var generator = SplitMix64(seed: UInt64(seed) &+ 1000)
         let steps = (0..<3).flatMap { _ in ModelStep.all.randomElement(using: &generator) ?? [] }
             .filter { if case .failSync = $0 { false } else { true } }
         let writtenBack = ["/A/x", "/A/y", "/B/x"].map { ModelStep.writeBack($0) }
@@ -187,14 +187,5 @@ struct CrashModelTests {
         let one = try await states(of: steps, .posixStrict)
         let other = try await states(of: steps, .posixStrict)
         #expect(Set(one.keys) == Set(other.keys))
-    }
-}
-
-private struct Generator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-        return (state ^ state >> 33) &* 0xFF51_AFD7_ED55_8CCD
     }
 }

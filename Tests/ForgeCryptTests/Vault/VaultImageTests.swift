@@ -1,4 +1,5 @@
 import Crypto
+import ForgeStorageTesting
 import Foundation
 import TestDepth
 import Testing
@@ -187,7 +188,7 @@ struct VaultImageTests {
 
     @Test("a vault with random damage yields the correct error, never a trap or a wrong value")
     func fuzz() throws {
-        var generator = SplitMix(seed: 42)
+        var generator = SplitMix64(seed: 42)
         let file = try Self.sample().file()
         var unexpected: [String] = []
         for round in 0..<TestDepth.limit(5_000, deep: 200_000) {
@@ -201,7 +202,7 @@ struct VaultImageTests {
 
     @Test("a vault with random entries and forged codes yields no trap and no wrong value")
     func fuzzForged() throws {
-        var generator = SplitMix(seed: 43)
+        var generator = SplitMix64(seed: 43)
         let image = try Self.sample()
         let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
         let file = image.file()
@@ -233,7 +234,7 @@ struct VaultImageTests {
         return covered + HMAC<SHA256>.authenticationCode(for: covered, using: keys.file)
     }
 
-    private static func mutated(_ file: [UInt8], _ generator: inout SplitMix) -> [UInt8] {
+    private static func mutated(_ file: [UInt8], _ generator: inout SplitMix64) -> [UInt8] {
         var bytes = file
         for _ in 0...Int.random(in: 0...3, using: &generator) {
             let position = Int.random(in: 0..<max(1, bytes.count), using: &generator)
@@ -250,20 +251,5 @@ struct VaultImageTests {
             }
         }
         return bytes
-    }
-}
-
-/// Sebastiano Vigna's splitmix64, for repeatable runs.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -1,3 +1,4 @@
+import ForgeStorageTesting
 import Foundation
 import Testing
 
@@ -13,9 +14,9 @@ struct CacheTrace: Sendable, CustomTestStringConvertible {
     static func zipf(keyCount: Int = 10 * capacity, length: Int = 10_000, seed: UInt64) -> CacheTrace {
         var sums: [Double] = []
         for rank in 1...keyCount { sums.append((sums.last ?? 0) + 1 / Double(rank)) }
-        var generator = SplitMix64(state: seed)
+        var generator = SplitMix64(seed: seed)
         let keys = (0..<length).map { _ in
-            let point = generator.unit() * (sums.last ?? 0)
+            let point = generator.nextFraction() * (sums.last ?? 0)
             var range = 0..<keyCount - 1
             while !range.isEmpty {
                 let middle = (range.lowerBound + range.upperBound) / 2
@@ -43,15 +44,15 @@ struct CacheTrace: Sendable, CustomTestStringConvertible {
 
     /// Keys of a window that moves by one per `uses` requests.
     static func window(_ width: Int, uses: Int, seed: UInt64) -> CacheTrace {
-        var generator = SplitMix64(state: seed)
+        var generator = SplitMix64(seed: seed)
         let keys = (0..<8_000).map { $0 / uses + Int(generator.next() % UInt64(width)) }
         return CacheTrace(testDescription: "window of \(width), \(uses) uses, seed \(seed)", keys: keys)
     }
 
     /// Keys that are less likely the longer ago they were new, with a mean age.
     static func ages(mean: Double, uses: Int, seed: UInt64) -> CacheTrace {
-        var generator = SplitMix64(state: seed)
-        let keys = (0..<8_000).map { $0 / uses + 10_000 - Int(-log(1 - generator.unit()) * mean) }
+        var generator = SplitMix64(seed: seed)
+        let keys = (0..<8_000).map { $0 / uses + 10_000 - Int(-log(1 - generator.nextFraction()) * mean) }
         return CacheTrace(testDescription: "mean age \(mean), \(uses) uses, seed \(seed)", keys: keys)
     }
 
@@ -87,8 +88,4 @@ struct LeastRecentlyUsed {
         }
         return isHit
     }
-}
-
-extension SplitMix64 {
-    mutating func unit() -> Double { Double(next() >> 11) / Double(1 << 53) }
 }

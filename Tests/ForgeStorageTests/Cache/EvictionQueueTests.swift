@@ -1,4 +1,5 @@
 import ForgeStorage
+import ForgeStorageTesting
 import Testing
 
 @Suite("The eviction of a cache")
@@ -31,7 +32,7 @@ struct EvictionQueueTests {
 
     @Test("keeps both limits after every call, and its totals agree with its entries", arguments: [1, 2] as [UInt64])
     func totals(seed: UInt64) {
-        var generator = SplitMix64(state: seed)
+        var generator = SplitMix64(seed: seed)
         let limits = CacheLimits(sizeInBytes: 1000, count: 40)
         var queue = AdaptiveEvictionQueue<Int, Bool>(limits: limits)
         var sizes: [Int: Int] = [:]

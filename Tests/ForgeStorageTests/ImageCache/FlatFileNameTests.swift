@@ -1,4 +1,5 @@
 import ForgeStorage
+import ForgeStorageTesting
 import TestDepth
 import Testing
 
@@ -73,7 +74,7 @@ struct FlatFileNameTests {
     @Test("random keys have distinct names, and the short ones can be decoded", arguments: [1] as [UInt64])
     func random(seed: UInt64) {
         let count = TestDepth.limit(5_000, deep: 50_000)
-        var generator = SplitMix64(state: seed)
+        var generator = SplitMix64(seed: seed)
         let alphabet = Array("aAbB019-_.=~#/\\ %é\u{301}e👩\0\u{7f}conulx").flatMap { Array(String($0).unicodeScalars) }
         var owners: [String: String] = [:]
         owners.reserveCapacity(2 * count)
@@ -105,18 +106,5 @@ struct FlatFileNameTests {
         if let owner = owners.updateValue(key, forKey: name), !owner.utf8.elementsEqual(key.utf8) {
             Issue.record("\(key.debugDescription) and \(owner.debugDescription) share the name \(name)")
         }
-    }
-}
-
-/// A generator that gives the same numbers on every platform (Steele, Lea and Flood, OOPSLA 2014).
-struct SplitMix64: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import SystemPackage
 
@@ -40,7 +41,7 @@ struct FuzzChildCommand: ParsableCommand {
 
     /// Runs round after round; returns whether the two sides differ.
     private func play(_ duel: FuzzDuel<DiskSide, MemorySide>, _ disk: DiskSide) throws -> Bool {
-        var seeds = FuzzRandom(seed: seed)
+        var seeds = SplitMix64(seed: seed)
         let clock = ContinuousClock()
         let start = clock.now
         var made = 0

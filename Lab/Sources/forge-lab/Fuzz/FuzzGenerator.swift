@@ -1,17 +1,18 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import SystemPackage
 
 /// Generates random calls. It records how earlier calls ended, so that most calls use existing files. Its output
 /// depends only on its seed and limits.
 struct FuzzGenerator {
     let limits: FuzzLimits
-    private var random: FuzzRandom
+    private var random: SplitMix64
     private let paths: FuzzPaths
     private var knowledge = FuzzKnowledge()
 
     init(seed: UInt64, limits: FuzzLimits) {
         self.limits = limits
-        random = FuzzRandom(seed: seed)
+        random = SplitMix64(seed: seed)
         paths = FuzzPaths(isConfined: limits.isConfined)
     }
 
@@ -260,4 +261,15 @@ struct FuzzGenerator {
         default: FileTime(seconds: Int64(random.below(1_000_000)), nanoseconds: Int32(random.below(1_000_000_000)))
         }
     }
+}
+
+extension SplitMix64 {
+    /// A number from 0 up to but not including `bound`.
+    mutating func below(_ bound: Int) -> Int {
+        Int((next() >> 33) % UInt64(bound))
+    }
+
+    mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
+
+    mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
 }

@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 
 /// Generates paths from few names, so that calls affect each other, with all hard cases of path resolution.
 struct FuzzPaths {
@@ -20,12 +21,12 @@ struct FuzzPaths {
     }
 
     /// A path, mostly one of `likely` unchanged if there are any.
-    func path(_ random: inout FuzzRandom, likely: [POSIXPath]) -> POSIXPath {
+    func path(_ random: inout SplitMix64, likely: [POSIXPath]) -> POSIXPath {
         !likely.isEmpty && random.chance(70) ? random.pick(likely) : path(&random, from: likely)
     }
 
     /// A path for a new file, mostly directly below one of `directories`.
-    func newPath(_ random: inout FuzzRandom, below directories: [POSIXPath]) -> POSIXPath {
+    func newPath(_ random: inout SplitMix64, below directories: [POSIXPath]) -> POSIXPath {
         guard random.chance(70) else { return path(&random, from: directories) }
         let name = POSIXPath(random.pick(Self.names))
         guard let directory = directories.isEmpty ? nil : random.pick(directories), random.chance(70) else {
@@ -35,7 +36,7 @@ struct FuzzPaths {
     }
 
     /// A path of any form, which may begin with one of `beginnings`.
-    private func path(_ random: inout FuzzRandom, from beginnings: [POSIXPath]) -> POSIXPath {
+    private func path(_ random: inout SplitMix64, from beginnings: [POSIXPath]) -> POSIXPath {
         let odd = random.below(400)
         if odd < 5 { return oddPath(odd, &random) }
         var bytes: [UInt8]
@@ -53,7 +54,7 @@ struct FuzzPaths {
         return POSIXPath(bytes)
     }
 
-    private func component(_ random: inout FuzzRandom) -> [UInt8] {
+    private func component(_ random: inout SplitMix64) -> [UInt8] {
         switch random.below(100) {
         case 0..<5: Self.dot
         case 5..<12: isConfined ? Self.dot : Self.dotDot
@@ -62,7 +63,7 @@ struct FuzzPaths {
         }
     }
 
-    private func oddPath(_ kind: Int, _ random: inout FuzzRandom) -> POSIXPath {
+    private func oddPath(_ kind: Int, _ random: inout SplitMix64) -> POSIXPath {
         let name = random.pick(Self.names)
         switch kind {
         case 0: return ""

@@ -1,3 +1,5 @@
+import ForgeStorageTesting
+
 /// Deliberate forgery: fields are changed and the checksums recomputed.
 extension LogCase {
     mutating func forge() {

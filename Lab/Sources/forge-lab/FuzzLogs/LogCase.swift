@@ -1,3 +1,5 @@
+import ForgeStorageTesting
+
 /// A damaged or forged log, derived from a seed and a number.
 struct LogCase {
     var log: [UInt8]
@@ -20,10 +22,10 @@ struct LogCase {
     /// Whether names or values were forged, so that the served values are unpredictable.
     var hasForgedContent = false
 
-    var random: FuzzRandom
+    var random: SplitMix64
 
     init(seed: UInt64, number: Int) {
-        random = FuzzRandom(seed: seed ^ UInt64(truncatingIfNeeded: number) &* 0xD134_2543_DE82_EF95)
+        random = SplitMix64(seed: seed ^ UInt64(truncatingIfNeeded: number) &* 0xD134_2543_DE82_EF95)
         // The last templates are long and therefore slow.
         let choice = random.below(random.chance(10) ? LogTemplate.all.count : LogTemplate.all.count - 2)
         let template = LogTemplate.all[choice]
@@ -65,7 +67,7 @@ struct LogCase {
 
 /// Possible contents of the page that processes share.
 enum SharedPageBytes {
-    static func make(_ random: inout FuzzRandom) -> [UInt8] {
+    static func make(_ random: inout SplitMix64) -> [UInt8] {
         var bytes = [UInt8](repeating: random.pick([0, 0xFF, 0x20]), count: random.pick([0, 1, 64, 4096, 4096, 5000]))
         if random.chance(50) { for index in bytes.indices { bytes[index] = UInt8(random.below(256)) } }
         if random.chance(70), bytes.count > 64 {
