@@ -256,6 +256,9 @@ public struct PathResolution: OptionSet, Hashable, Sendable {
     }
 
     /// Resolution must not leave the starting directory by `..`, an absolute path or a link; otherwise `EXDEV`.
+    ///
+    /// On Darwin only together with ``noSymbolicLinks``, since no system call confines a resolution that follows links:
+    /// alone it is `ENOTSUP`, and every `..` is `EXDEV`, also one that stays below the directory.
     public static let beneath = PathResolution(rawValue: 1)
 
     /// No component may be a symbolic link; otherwise `ELOOP`.

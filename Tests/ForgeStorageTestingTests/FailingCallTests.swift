@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
@@ -280,6 +281,29 @@ struct FailingCallTests {
                 await Task.yield()
             }
         }
+    }
+
+    @Test("a key-value store prints nothing, and what it logs is part of the message of a failed run")
+    func messages() throws {
+        let key = KVKey<String>("a")
+        var log = OperationLog()
+        let failures = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(errnos: [.ioError], modes: [.forEver], conditions: []) {
+                InMemoryFileSystem()
+            } open: { fileSystem in
+                log = fileSystem.log
+                return try FileKVStore(at: "/store", fileSystem: fileSystem)
+            } prepare: { store in
+                try store.set(key, value: "old")
+            } change: { store in
+                try store.set(key, value: "new")
+                try store.compact()
+            } verify: { _, _ in
+                if !log.messages.isEmpty { throw ConformanceViolation("it logs") }
+            }
+        }
+        let transcripts = try #require(failures?.failures.map(\.transcript))
+        #expect(transcripts.allSatisfy { $0.contains("\nerror: ") || $0.contains("\nwarning: ") }, "\(transcripts)")
     }
 
     /// A deliberately careless store.

@@ -3,10 +3,20 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("A faulting file system without faults")
 struct ForwardingTests {
+    @Test(
+        "keeps every promise of a file system",
+        arguments: TestDepth.leavingOut("a hundred thousand opens", of: ConformanceChecks.fileSystem))
+    func conforms(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let base = InMemoryFileSystem()
+        try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+        try await check.run(on: FileSystemUnderTest(FaultingFileSystem(base), root: "/root"))
+    }
+
     /// Calls every requirement with arguments whose effects are observable, so that the results and the resulting tree
     /// show whether they were forwarded unchanged.
     private static func useEverything(_ fileSystem: some POSIXFileSystem) throws -> [String] {

@@ -92,7 +92,8 @@ public final class SimulatedDevice: Sendable {
     /// - Throws: The error of the disk when the app's directories are created; none is expected.
     public init(seed: UInt64 = 0, accessGroups: [String] = ["app"]) throws {
         // As on iOS: case-sensitive APFS.
-        options = InMemoryFileSystem.Options(profile: .darwin, isNormalisationInsensitive: true, seed: seed)
+        options = InMemoryFileSystem.Options(
+            profile: .darwin, isNormalisationInsensitive: true, maximumOpenFileCount: 256, seed: seed)
         keychain = FakeKeychain(accessGroups: accessGroups)
         let disk = InMemoryFileSystem(options: options)
         try AppContainer().create(on: disk)

@@ -6,6 +6,9 @@ public import ForgeFileSystem
 /// power cut could leave from that recording, and runs the recovery on each, on a separate file system. The program
 /// must be deterministic: it makes the same calls in every run, and takes random bits from the file system.
 ///
+/// Not simulated: a device that loses what it has confirmed or damages what was not written, lost attributes of
+/// directories, several devices, and threads that run at the moment of the crash in another order than they were recorded.
+///
 /// ``forEachCrash(profile:limit:seed:depth:marking:prepare:run:recover:)`` does the same in one call.
 public struct CrashExplorer<Mark: Sendable> {
     /// Creates the initial state, which is durable.

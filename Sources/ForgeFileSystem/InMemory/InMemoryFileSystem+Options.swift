@@ -7,7 +7,7 @@ extension InMemoryFileSystem {
         case linux
 
         /// 32 symbolic links, paths of 1023 bytes, names in UTF-8, `EPERM` for unlinking a directory, `pwrite` honours
-        /// its offset.
+        /// its offset; `PathResolution.beneath` only together with `noSymbolicLinks`.
         case darwin
     }
 
@@ -113,9 +113,11 @@ extension InMemoryFileSystem {
             self.seed = seed
         }
 
-        /// As on a Mac: APFS in its default form, which ignores case and normalisation.
+        /// As on a Mac: APFS in its default form, which ignores case and normalisation, and a process with the 256
+        /// descriptors that `launchd` gives an app.
         public static var darwin: Options {
-            Options(profile: .darwin, isCaseInsensitive: true, isNormalisationInsensitive: true)
+            Options(
+                profile: .darwin, isCaseInsensitive: true, isNormalisationInsensitive: true, maximumOpenFileCount: 256)
         }
     }
 }

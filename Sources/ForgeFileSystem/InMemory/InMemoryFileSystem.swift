@@ -19,6 +19,10 @@ public import SystemPackage
 ///
 /// Limitations: no call blocks on a FIFO, but fails with `EAGAIN` where it would have to wait, or `ENXIO` on opening
 /// it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has no effect.
+///
+/// Not simulated: access control lists, file flags, mandatory locks, quotas of users, the time that a device takes, and,
+/// with `Profile.darwin`, resource forks, clones and protection classes; ForgeCrashTesting's `SimulatedDevice` has those
+/// classes, and its `CrashExplorer` what a power cut may lose.
 public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     let tree: Tree
     let process: Int

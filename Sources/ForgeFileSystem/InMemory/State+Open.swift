@@ -12,7 +12,7 @@ extension InMemoryFileSystem.State {
     ) throws(Errno) -> Descriptor {
         guard mode == .readOnly || mode == .writeOnly || mode == .readWrite, !flags.contains([.create, .directory])
         else { throw .invalidArgument }
-        try check(path)
+        try check(path, resolution)
         try requireFreeDescriptor()
         var walk = try start(path, at: directory, resolution)
         let index = try openInode(&walk, mode, flags, permissions)

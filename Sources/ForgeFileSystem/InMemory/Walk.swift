@@ -74,6 +74,19 @@ extension InMemoryFileSystem.State {
         guard path.count < limit else { throw .fileNameTooLong }
     }
 
+    /// As `check`, for a path whose resolution has limits.
+    ///
+    /// `SystemFileSystem` resolves a path that must not leave a directory by `openat2(2)` on Linux. Darwin has no such
+    /// call, so it opens one component after the other there, without following links: `..` is refused wherever it
+    /// leads, and only the length of each component is limited.
+    @inline(__always) func check(_ path: POSIXPath, _ resolution: PathResolution) throws(Errno) {
+        guard options.profile == .darwin, resolution.contains(.beneath) else { return try check(path) }
+        guard resolution.contains(.noSymbolicLinks) else { throw .notSupported }
+        guard !path.isEmpty else { throw .noSuchFileOrDirectory }
+        let components = path.bytes.split(separator: UInt8(ascii: "/"))
+        guard !components.contains(where: { $0.elementsEqual("..".utf8) }) else { throw .improperLink }
+    }
+
     /// Starts the resolution of a checked path.
     @inline(__always) func start(
         _ path: POSIXPath, at descriptor: Descriptor, _ resolution: PathResolution = []

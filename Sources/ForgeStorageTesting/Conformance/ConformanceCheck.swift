@@ -1,4 +1,5 @@
 import Dispatch
+import ForgeFileSystem
 import Foundation
 import Synchronization
 
@@ -52,8 +53,8 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
     ///
     /// A check that does not end within the limit is cancelled and reported as a violation; it may still be running then,
     /// so the subject must not be used any more. The check runs on a thread of its own, not in Swift's pool: a call that
-    /// blocks its thread for ever does not prevent the report. A few checks for each processor run at once; the others
-    /// wait, and their limit begins when they start.
+    /// blocks its thread for ever does not prevent the report. Where a test framework starts all checks together, they
+    /// begin one after the other, a few at once; their limits begin when they do.
     ///
     /// - Parameters:
     ///   - subject: The implementation.
@@ -66,9 +67,9 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
     ) async throws {
         // Only the task of the check uses the subject until it ends.
         nonisolated(unsafe) let subject = subject
-        await PlacesOfChecks.shared.take()
+        let place = await StartingChecks.shared.takePlace()
         let failure = await CheckRun.failure(within: limit, on: clock) { [body] in try await body(subject) }
-        PlacesOfChecks.shared.giveBack()
+        place.giveBack()
         switch failure {
         case nil: return
         case let violation as ConformanceViolation:
@@ -83,7 +84,7 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
 public struct ConformanceViolation: Error, Sendable, CustomStringConvertible {
     /// The promise, once a check has thrown the violation; then what was called and expected, and what came; then the
     /// place of the call in the source of the checks.
-    public let description: String
+    public private(set) var description: String
 
     /// Creates a violation.
     ///
@@ -97,6 +98,13 @@ public struct ConformanceViolation: Error, Sendable, CustomStringConvertible {
 
     fileprivate init(_ description: String, of promise: String) {
         self.description = "\(promise): \(description)"
+    }
+
+    /// The same violation with more text.
+    func adding(_ text: String) -> ConformanceViolation {
+        var violation = self
+        violation.description += text
+        return violation
     }
 }
 
@@ -167,24 +175,39 @@ private final class CheckRun: Sendable {
     }
 }
 
-/// The places of the checks that run at once: test frameworks start all of them together.
-private final class PlacesOfChecks: Sendable {
-    static let shared = PlacesOfChecks()
+/// The start of checks: one for each processor, although test frameworks start all of them together.
+///
+/// A check that has run for a tenth of a second counts no longer, so one that waits or hangs delays the others no
+/// further.
+private final class StartingChecks: Sendable {
+    static let shared = StartingChecks()
 
     private struct State {
-        var free = max(8, 6 * ProcessInfo.processInfo.activeProcessorCount)
-        var waiting: [CheckedContinuation<Void, Never>] = []
-        /// The number of elements of `waiting` that have got a place.
-        var served = 0
+        var free = ProcessInfo.processInfo.activeProcessorCount
+        var waiting = FIFOQueue<CheckedContinuation<Void, Never>>()
+    }
+
+    /// A check that counts until it ends, or has run for a tenth of a second.
+    final class Place: Sendable {
+        private let isTaken = Mutex(true)
+
+        func giveBack() {
+            let wasTaken = isTaken.withLock { isTaken in
+                defer { isTaken = false }
+                return isTaken
+            }
+            if wasTaken { StartingChecks.shared.startNext() }
+        }
     }
 
     private let state = Mutex(State())
 
-    func take() async {
+    /// Waits until a check may start.
+    func takePlace() async -> Place {
         await withCheckedContinuation { continuation in
             let isFree = state.withLock { state in
                 guard state.free > 0 else {
-                    state.waiting.append(continuation)
+                    _ = state.waiting.append(continuation)
                     return false
                 }
                 state.free -= 1
@@ -192,18 +215,16 @@ private final class PlacesOfChecks: Sendable {
             }
             if isFree { continuation.resume() }
         }
+        let place = Place()
+        DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(100)) { place.giveBack() }
+        return place
     }
 
-    func giveBack() {
-        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
-            guard state.served < state.waiting.count else {
-                state.waiting = []
-                state.served = 0
-                state.free += 1
-                return nil
-            }
-            state.served += 1
-            return state.waiting[state.served - 1]
+    private func startNext() {
+        let next = state.withLock { state in
+            let next = state.waiting.popFirst()
+            if next == nil { state.free += 1 }
+            return next
         }
         next?.resume()
     }

@@ -27,11 +27,48 @@ extension ConformanceChecks {
                 ("up", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
                 ("../f", [.beneath, .noSymbolicLinks], .improperLink), ("x", [.beneath, .noSymbolicLinks], nil),
                 ("s/y", [.beneath, .noSymbolicLinks], nil),
+                ("dirlink/y", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
+                ("missing", [.beneath, .noSymbolicLinks], .noSuchFileOrDirectory),
+                ("x/y", [.beneath, .noSymbolicLinks], .notDirectory), (".", [.beneath, .noSymbolicLinks], nil),
             ]),
-        refuses("an absolute path is refused by `.beneath`", .improperLink) { tree in
+        resolves("`..` below the directory is followed, except on Darwin") { isDarwin in
+            [("s/../x", [.beneath, .noSymbolicLinks], isDarwin ? .improperLink : nil)]
+        },
+        holds("a path below a directory may be longer than one from the root on Darwin") { tree in
+            let name = String(repeating: "n", count: 250)
+            var directory = try tree.fileSystem.open(tree("d"), options: [.directory])
+            for depth in 0..<5 {
+                let next = try tree.fileSystem.closing(directory) { () throws(FileSystemError) in
+                    try tree.fileSystem.createDirectory(
+                        POSIXPath(name), at: directory, permissions: FilePermissions(rawValue: 0o755))
+                    return try tree.fileSystem.open(POSIXPath(name), at: directory, options: [.directory])
+                }
+                directory = next
+                if depth == 4 { try tree.fileSystem.close(directory) }
+            }
+            let path = POSIXPath(Array(repeating: name, count: 5).joined(separator: "/"))
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                for (name, options) in [("new", [.create]), ("new", []), ("", [.directory])]
+                    as [(POSIXPath, FileDescriptor.OpenOptions)]
+                {
+                    let mode: FileDescriptor.AccessMode = options == [.create] ? .writeOnly : .readOnly
+                    try tree.fileSystem.close(
+                        try tree.fileSystem.open(
+                            name.isEmpty ? path : path.appending(name), at: directory, mode, options: options,
+                            permissions: FilePermissions(rawValue: 0o644), resolution: [.beneath, .noSymbolicLinks]))
+                }
+            }
+        },
+        holds("an absolute path is refused by `.beneath`") { tree in
             try tree.opening(tree("d"), .readOnly) { directory in
-                _ = try tree.fileSystem.open(
-                    tree("f"), at: directory, .readOnly, options: [], permissions: [], resolution: .beneath)
+                for resolution in [PathResolution.beneath, [.beneath, .noSymbolicLinks]] {
+                    let isUnsupported = tree.isDarwin && resolution == .beneath
+                    let expected: Errno = isUnsupported ? .notSupported : .improperLink
+                    try tree.expectErrno(expected, "open(\(tree("f")), resolution: \(resolution))") {
+                        _ = try tree.fileSystem.open(
+                            tree("f"), at: directory, .readOnly, options: [], permissions: [], resolution: resolution)
+                    }
+                }
             }
         },
         refuses("a missing last component is reported before its trailing slash", .noSuchFileOrDirectory) {
@@ -59,6 +96,16 @@ extension ConformanceChecks {
     /// Opens paths from `d`, which contains a file `x`, a directory `s` with a file `y`, and links inwards and
     /// outwards.
     private static func resolves(_ description: String, _ steps: [Step]) -> FileSystemCheck {
+        resolves(description) { isDarwin in
+            guard isDarwin else { return steps }
+            // No system call of Darwin confines a resolution that follows links.
+            return steps.map { $0.resolution == .beneath ? ($0.path, $0.resolution, .notSupported) : $0 }
+        }
+    }
+
+    private static func resolves(
+        _ description: String, _ steps: @escaping @Sendable (_ isDarwin: Bool) -> [Step]
+    ) -> FileSystemCheck {
         holds(description) { tree in
             try tree.create("d/x")
             try tree.create("d/s/y")
@@ -67,7 +114,7 @@ extension ConformanceChecks {
             try tree.makeLink("d/in", to: "s/y")
             try tree.makeLink("d/dirlink", to: "s")
             try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
-                for step in steps {
+                for step in steps(tree.isDarwin) {
                     let open = {
                         try tree.fileSystem.close(
                             try tree.fileSystem.open(
@@ -75,7 +122,7 @@ extension ConformanceChecks {
                                 resolution: step.resolution))
                     }
                     if let errno = step.errno {
-                        try tree.expectErrno(errno, "\(step.path)", open)
+                        try tree.expectErrno(errno, "open(\(step.path), resolution: \(step.resolution))", open)
                     } else {
                         try open()
                     }

@@ -172,7 +172,13 @@ func refuses(
     holds(description) { tree in
         let before = try tree.snapshot()
         let expected = tree.isDarwin ? darwin ?? errno : errno
-        try tree.expectErrno([expected, other ?? expected], "the call", file: file, line: line) { try body(tree) }
-        try expectEqual(try tree.snapshot(), before, "the tree after the failure", file: file, line: line)
+        let log = OperationLog()
+        let logged = tree.seen(through: FaultingFileSystem(tree.fileSystem, log: log))
+        do {
+            try tree.expectErrno([expected, other ?? expected], "the call", file: file, line: line) { try body(logged) }
+            try expectEqual(try tree.snapshot(), before, "the tree after the failure", file: file, line: line)
+        } catch let violation as ConformanceViolation {
+            throw violation.adding("; the calls: " + log.text.split(separator: "\n").joined(separator: "; "))
+        }
     }
 }

@@ -8,7 +8,7 @@ public struct FailingCallFailures: Error, Sendable, CustomStringConvertible {
         /// The problem found after the run.
         public let problem: String
 
-        /// The last calls of the body.
+        /// The last calls of the body, then the last messages of stores (``FaultingFileSystem/logger``).
         public let transcript: String
 
         public var description: String {

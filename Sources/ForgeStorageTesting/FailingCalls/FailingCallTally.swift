@@ -155,8 +155,8 @@ struct FailingCallTally {
     private mutating func fail(_ call: FailingCall?, _ problem: String, _ fileSystem: FaultingFileSystem) {
         failureCount += 1
         guard failures.count < FailingCallFailures.maximumCount else { return }
-        let lines = fileSystem.log.text.split(separator: "\n").suffix(40)
-        failures.append(
-            FailingCallFailures.Failure(call: call, problem: problem, transcript: lines.joined(separator: "\n")))
+        let lines = fileSystem.log.text.split(separator: "\n").suffix(40).map(String.init)
+        let transcript = (lines + fileSystem.log.messages.suffix(20)).joined(separator: "\n")
+        failures.append(FailingCallFailures.Failure(call: call, problem: problem, transcript: transcript))
     }
 }

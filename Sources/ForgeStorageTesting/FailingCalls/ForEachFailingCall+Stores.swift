@@ -1,4 +1,7 @@
 public import ForgeFileSystem
+public import ForgeKVStore
+public import Foundation
+public import Logging
 public import SystemPackage
 
 /// Fails every call of a store in turn, while it is opened and changed, then reopens it to verify.
@@ -13,6 +16,8 @@ public import SystemPackage
 ///         try expectOldOrNew(try store.read(key), old: "old", new: "new", after: error)
 ///     })
 /// ```
+/// A `FileKVStore` opened as above prints nothing; what it logs is part of the message of a failed run.
+///
 /// The store is released before verification. After each run nothing may be left open, and no temporary files of the
 /// store may be left after `open` and `verify`. So `open` must make the store remove them, which for a `DiskFileStore`
 /// requires a call of `open()`. If a store removes them with its first write only, as a vault does, `verify` must
@@ -162,5 +167,42 @@ private func requireNoLeftovers(_ fileSystem: FaultingFileSystem, _ root: POSIXP
     let leftovers = try fileSystem.base.leftovers(under: root)
     guard leftovers.isEmpty else {
         throw ConformanceViolation("not swept: \(leftovers.map(\.description).joined(separator: ", "))")
+    }
+}
+
+// MARK: Messages of stores
+
+extension FaultingFileSystem {
+    /// A logger that prints nothing: its messages are kept in the ``log``, and shown with the failures of a loop.
+    public var logger: Logger {
+        let log = log
+        return Logger(label: "ForgeStorageTesting") { _ in KeptMessages(log: log) }
+    }
+}
+
+extension FileKVStore {
+    /// Opens a store on a file system with faults: its messages go to `FaultingFileSystem.logger`.
+    public convenience init(at url: URL, fileSystem: FaultingFileSystem) throws {
+        try self.init(at: url, fileSystem: fileSystem, options: Options(logger: fileSystem.logger))
+    }
+
+    /// Opens a store on a file system with faults: its messages go to `FaultingFileSystem.logger`.
+    public convenience init(at path: POSIXPath, fileSystem: FaultingFileSystem) throws {
+        try self.init(at: path, fileSystem: fileSystem, options: Options(logger: fileSystem.logger))
+    }
+}
+
+private struct KeptMessages: LogHandler {
+    let log: OperationLog
+    var logLevel = Logger.Level.info
+    var metadata: Logger.Metadata = [:]
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        log.append(message: "\(event.level): \(event.message)")
     }
 }

@@ -10,6 +10,9 @@ public import ForgeKVStore
 ///
 /// An unknown outcome is `.before(.unknownOutcome)` for a write that is not applied, `.after(.unknownOutcome)` for one
 /// that is. A fault of `.changes`, of either kind, is thrown instead of waiting for the next element, and loses none.
+///
+/// Not simulated: calls that take long or never end, answers in another order, and a server that loses what it has
+/// acknowledged.
 public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     /// How a call fails.
     public enum Fault: Hashable, Sendable {

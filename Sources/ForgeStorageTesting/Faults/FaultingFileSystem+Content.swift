@@ -36,7 +36,9 @@ extension FaultingFileSystem {
             let size = lookUp(descriptor)?.sizeInBytes
             let position = offset ?? currentOffset(descriptor)
             let limited = UnsafeRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
-            keepStaleSectors(call, position..<position + Int64(limited.count), &state)
+            // A range past the largest offset is refused by the base.
+            let (end, overflows) = position.addingReportingOverflow(Int64(limited.count))
+            if !overflows { keepStaleSectors(call, position..<end, &state) }
             let count = try base.write(descriptor, from: limited, at: offset)
             call.record.sizeBefore = size
             call.record.position = position

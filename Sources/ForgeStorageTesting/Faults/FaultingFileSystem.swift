@@ -15,6 +15,9 @@ public import SystemPackage
 ///
 /// A lock is held during each call, including the forwarded call, so that the log has the order of the effects; only a
 /// waiting `lock` runs outside. Do not use the base directly while descriptors opened through this object are open.
+///
+/// Not simulated: real delays, since ``VirtualClock`` only counts them; faults of stores into a mapping, which have no
+/// result; and what a power cut loses, for which ForgeCrashTesting explores the states.
 public final class FaultingFileSystem: POSIXFileSystem {
     /// The base file system.
     public let base: any POSIXFileSystem

@@ -18,6 +18,7 @@ public final class OperationLog: Sendable {
 
     private struct State: Sendable {
         var entries: [Entry] = []
+        var messages: [String] = []
         var inodes: [InodeIdentity: Int] = [:]
         var inodeCount = 0
     }
@@ -43,14 +44,24 @@ public final class OperationLog: Sendable {
         records.filter { $0.operation == .synchronize && !$0.isForwarded && $0.outcome == .success(nil) }
     }
 
+    /// The messages of ``FaultingFileSystem/logger``; they are not part of ``text``.
+    public var messages: [String] { state.withLock { $0.messages } }
+
     /// Records that everything so far has been acknowledged as durable, for the linter.
     public func acknowledge(_ what: String) {
         state.withLock { $0.entries.append(.acknowledgement(sequence: $0.entries.count + 1, what)) }
     }
 
-    /// Removes all entries; inode numbers continue.
+    /// Removes all entries and messages; inode numbers continue.
     public func removeAll() {
-        state.withLock { $0.entries.removeAll() }
+        state.withLock { state in
+            state.entries.removeAll()
+            state.messages.removeAll()
+        }
+    }
+
+    func append(message: String) {
+        state.withLock { $0.messages.append(message) }
     }
 
     func append(_ record: OperationRecord) {

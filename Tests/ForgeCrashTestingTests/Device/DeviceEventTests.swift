@@ -131,6 +131,28 @@ struct DeviceEventTests {
         await #expect(performing: { for try await _ in files.changes() {} }, throws: isEnded)
     }
 
+    @Test("that ends the process ends its writers, readers and listings with an error", arguments: End.allCases)
+    func streams(_ event: End) async throws {
+        let files = device.fileStore(namespace: "files")
+        for name in ["a", "b", "d/c"] { try await files.save(Data(name.utf8), to: name) }
+        let writer = try await files.writer(for: "w")
+        try await writer.write(Data("w".utf8))
+        let reader = try await files.reader(for: "a")
+        var listing = files.files(in: "", FileListingOptions(recursive: true)).makeAsyncIterator()
+        #expect(try await listing.next() != nil)
+        try end(event)
+        await #expect(performing: { try await writer.write(Data("x".utf8)) }, throws: isEnded)
+        await #expect(performing: { try await writer.commit() }, throws: isEnded)
+        await #expect(performing: { _ = try await reader.read(0..<1) }, throws: isEnded)
+        do {
+            while try await listing.next() != nil {}
+            Issue.record("the listing went on")
+        } catch {
+            #expect(isEnded(error))
+        }
+        #expect(!device.fileStore(namespace: "files").exists("w"))
+    }
+
     @Test("that ends the process ends its calls that wait for a lock with an error", arguments: End.allCases)
     func waiting(_ event: End) async throws {
         let path = device.groupPath.appending("lock")

@@ -1,7 +1,9 @@
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import SystemPackage
 import Testing
 
 @Suite("A suite of checks")
@@ -34,7 +36,7 @@ struct ConformanceSuiteTests {
     @Test("checks everything by default")
     func everything() async {
         let report = await suite.run(on: "one") { 1 }
-        let place = "(ForgeStorageTestingTests/ConformanceSuiteTests.swift:15)"
+        let place = "(ForgeStorageTestingTests/ConformanceSuiteTests.swift:17)"
         #expect(report.outcome(of: "is even") == .violated("it is odd \(place)"))
         #expect(!report.holds)
         #expect(report.violations.map(\.check) == ["is even"])
@@ -51,6 +53,21 @@ struct ConformanceSuiteTests {
         let unmade = await suite.run(on: "none") { throw CocoaError(.fileReadUnknown) }
         #expect(unmade.violations.count == 3)
         #expect(!unmade.holds)
+    }
+
+    @Test("names the call and its arguments where a file system should have refused one")
+    func calls() async throws {
+        let fileSystem = InMemoryFileSystem()
+        try fileSystem.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+        var subject = FileSystemUnderTest(fileSystem, root: "/root")
+        // Held to the limits of another system.
+        subject.profile = .darwin
+        let check = try #require(
+            ConformanceChecks.fileSystem.first { $0.description == "a path may not be one byte longer" })
+        let report = await ConformanceSuite("paths", [check]).run(on: "Linux") { [subject] in subject }
+        let text = try #require(report.violations.first).description
+        #expect(text.contains("the call: expected ENAMETOOLONG, but nothing was thrown"), "\(text)")
+        #expect(text.contains("status /root/"), "\(text)")
     }
 
     @Test("does not hold if no check applies")

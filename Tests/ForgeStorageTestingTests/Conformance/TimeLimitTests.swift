@@ -5,6 +5,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("A check that does not end is reported at its time limit")
@@ -25,7 +26,9 @@ struct TimeLimitTests {
         #expect(clock.limits == [.seconds(7)])
     }
 
-    @Test("also if it blocks its thread for ever, on as many threads as there are")
+    @Test(
+        "also if it blocks its thread for ever, on more threads than there are processors",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func blocked() async {
         let (release, clock) = (DispatchSemaphore(value: 0), ManualClock())
         let started = Counter()
@@ -33,7 +36,7 @@ struct TimeLimitTests {
             started.increment()
             block(on: release)
         }
-        let count = ProcessInfo.processInfo.activeProcessorCount + 2
+        let count = 2 * ProcessInfo.processInfo.activeProcessorCount + 1
         let tasks = (0..<count).map { number in Task { try await check.run(on: number, on: clock) } }
         await started.reached(count)
         for _ in tasks { await clock.passLimit() }

@@ -1,0 +1,50 @@
+import ForgeCrypt
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+/// Prints the time of each suite on its store in memory: up to 0.1 seconds for key-value stores and secrets, 0.5 for
+/// files and 3 for a file system, in a debug build on an idle machine. The limit is generous, because other tests run at
+/// the same time.
+@Suite("A suite of checks is fast enough to run in every test of an app")
+struct SuiteTimeTests {
+    private static let limit = Duration.seconds(60)
+
+    private func measure(_ run: () async -> ConformanceReport) async {
+        let clock = ContinuousClock()
+        let start = clock.now
+        let report = await run()
+        let duration = clock.now - start
+        print("\(report.suite): \(report.passedCount) checks in \(duration)")
+        #expect(report.holds, "\(report)")
+        #expect(duration < Self.limit)
+    }
+
+    @Test func keyValueStore() async {
+        await measure { await ConformanceSuite.transactionalKeyValueStore.run(on: "memory") { InMemoryKVStore() } }
+    }
+
+    @Test func fileStore() async {
+        await measure {
+            await ConformanceSuite.fileStore.run(on: "memory", having: [.emptyDirectories]) { InMemoryFileStore() }
+        }
+    }
+
+    @Test func secretStore() async {
+        await measure { await ConformanceSuite.secretStore.run(on: "memory") { InMemoryCrypt() } }
+    }
+
+    @Test func fileSystem() async {
+        await measure {
+            await ConformanceSuite("file system", ConformanceChecks.fileSystem).run(on: "memory") {
+                let fileSystem = InMemoryFileSystem()
+                try fileSystem.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+                return FileSystemUnderTest(fileSystem, root: "/root")
+            }
+        }
+    }
+}
