@@ -324,3 +324,121 @@ extension SimulatedDevice {
         unlock()
     }
 }
+
+/// The lock state of a device, on which access to protected files and secrets depends.
+public enum LockState: String, Hashable, Sendable, CaseIterable {
+    /// The device has not been unlocked since it started.
+    case beforeFirstUnlock
+
+    /// The device has been unlocked since it started, and is locked now.
+    case locked
+
+    /// The device is unlocked.
+    case unlocked
+}
+
+/// The lock state of a device, and the protection class of every file and directory on it.
+///
+/// The rules are those of Data Protection (Apple Platform Security, "Data Protection classes"), with one
+/// simplification: the key of the class `complete` is discarded when the device is locked, not ten seconds later.
+final class DataProtection: Sendable {
+    /// A use of a file's content.
+    enum Use {
+        case creating, opening
+        /// Reading or writing through an open descriptor.
+        case accessing
+    }
+
+    private struct State {
+        var lock = LockState.unlocked
+        /// Classes by the identity of the file, which is never reused and survives a power cut; a missing file has the
+        /// default class.
+        var classes: [UInt64: FileProtection] = [:]
+    }
+
+    /// The default class of an app's files on iOS.
+    static let standard = FileProtection.completeUntilFirstUserAuthentication
+
+    private let state = Mutex(State())
+
+    var lock: LockState {
+        get { state.withLock { $0.lock } }
+        set { state.withLock { $0.lock = newValue } }
+    }
+
+    /// The class of a file or directory, by its identity.
+    subscript(identity: UInt64) -> FileProtection {
+        get { state.withLock { $0.classes[identity] ?? Self.standard } }
+        set { state.withLock { $0.classes[identity] = newValue == Self.standard ? nil : newValue } }
+    }
+
+    /// Removes all classes, for a new disk, whose files have the same identities.
+    func removeAll() {
+        state.withLock { $0.classes = [:] }
+    }
+
+    /// Whether the content of a file of this class can be used in this way at present.
+    func allows(_ use: Use, _ protection: FileProtection) -> Bool {
+        let lock = lock
+        guard lock != .unlocked else { return true }
+        return switch protection {
+        case .none: true
+        case .complete: false
+        // Sealing needs only the public key of the class, which is always available.
+        case .completeUnlessOpen: use != .opening
+        case .completeUntilFirstUserAuthentication: lock == .locked
+        }
+    }
+}
+
+/// The directories of an app on a simulated device, below a container that every installation creates.
+struct AppContainer: Hashable, Sendable {
+    /// The number of the installation, counted from 1.
+    var number = 1
+
+    /// The directories that the system creates with the container, parents first.
+    private static let directories: [POSIXPath] = [
+        "Documents", "Library", "Library/Application Support", "Library/Caches", "tmp",
+    ]
+
+    /// The directories that backups omit.
+    static let withoutBackup: [POSIXPath] = ["Library/Caches", "tmp"]
+
+    /// The directory of all containers, whose names the system keeps durable.
+    private static let parent: POSIXPath = "/var/mobile/Containers/Data/Application"
+
+    /// The container of the app group, which updates of the app do not move.
+    static let group: POSIXPath = "/var/mobile/Containers/Shared/AppGroup/1"
+
+    var path: POSIXPath { Self.parent.appending(POSIXPath("\(number)")) }
+
+    func path(of directory: StandardDirectory) -> POSIXPath {
+        switch directory {
+        case .documents: path.appending("Documents")
+        case .applicationSupport: path.appending("Library/Application Support")
+        case .caches: path.appending("Library/Caches")
+        }
+    }
+
+    func create(on disk: InMemoryFileSystem) throws(FileSystemError) {
+        // The system makes the directories of an installed app durable.
+        for directory in Self.directories { try disk.makeDirectories(path.appending(directory)) }
+        try disk.makeDirectories(Self.group)
+    }
+
+    /// Gives the container of an updated app a new path.
+    mutating func move(on disk: InMemoryFileSystem) throws(FileSystemError) {
+        let old = path
+        number += 1
+        try disk.rename(old, to: path)
+        try disk.withDirectory(Self.parent) { (descriptor) throws(FileSystemError) in
+            try disk.synchronize(descriptor, .full)
+        }
+    }
+
+    static func empty(_ directory: POSIXPath, on disk: InMemoryFileSystem) throws(FileSystemError) {
+        try disk.withDirectory(directory) { (descriptor) throws(FileSystemError) in
+            for entry in try disk.entries(of: descriptor) { try disk.removeEntry(entry.name, at: descriptor) }
+        }
+    }
+}

@@ -1,4 +1,32 @@
-import ForgeKVStore
+public import ForgeKVStore
+
+/// A new, empty asynchronous store and what the checks do with it.
+public struct AsyncKVStoreUnderTest: Sendable {
+    /// The store.
+    public var store: any AsyncKVStoring
+
+    /// Another client of the same store.
+    public var other: any AsyncKVStoring
+
+    /// Lets time pass: waits, or advances the clock of the store.
+    public var pass: @Sendable (Duration) async throws -> Void
+
+    /// Ends all processes of the store, as far as the declared durability goes, and opens it again. Nil if it cannot
+    /// be; then it may declare `.memory` alone.
+    public var reopen: (@Sendable () async throws -> any AsyncKVStoring)?
+
+    /// Creates a subject.
+    public init(
+        _ store: any AsyncKVStoring, other: any AsyncKVStoring,
+        pass: @escaping @Sendable (Duration) async throws -> Void,
+        reopen: (@Sendable () async throws -> any AsyncKVStoring)? = nil
+    ) {
+        self.store = store
+        self.other = other
+        self.pass = pass
+        self.reopen = reopen
+    }
+}
 
 extension ConformanceChecks {
     /// The promises of an asynchronous store, and of its declared capabilities: a store that declares what it does not
@@ -153,4 +181,307 @@ extension ConformanceChecks {
         let entry = try await store.entry(named: name)
         try expectEqual(entry, nil, "entry(named: \(name.debugDescription))", file: file, line: line)
     }
+}
+
+extension ConformanceChecks {
+    static let asyncBatches: [ConformanceCheck<any AsyncKVStoring>] = [
+        ConformanceCheck("a write with a requirement is applied only if it holds, or refused as declared") { store in
+            let key = KVKey<Int>("a")
+            guard try await store.capabilities().conditionalWrites == .batches else {
+                let error = try await expectError(AsyncKVStoreError.self, "createIfAbsent") {
+                    try await store.createIfAbsent(key, value: 1)
+                }
+                try expectEqual(error.code, .refused, "code")
+                return try await expectAbsent("a", in: store)
+            }
+            try await expect(store.createIfAbsent(key, value: 1), "a key was not created")
+            try await expect(!store.createIfAbsent(key, value: 2), "a key was created twice")
+            let revision = try await store.entry(named: "a")?.revision ?? 0
+            try await expect(!store.compareAndSet(key, revision: revision + 1, value: 3), "a wrong revision matched")
+            try await expectEqual(store.read(key), 1, "the value after calls that do not apply")
+            try await expect(store.compareAndSet(key, revision: revision, value: 4), "the revision did not match")
+            try await expect(!store.compareAndSet(key, revision: revision, value: 5), "an old revision matched")
+            try await expectEqual(store.read(key), 4, "the value")
+        },
+        ConformanceCheck("exactly one of 8 concurrent creations succeeds") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            let successes = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for index in 0..<8 { group.addTask { try await store.createIfAbsent(KVKey<Int>("a"), value: index) } }
+                return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+            }
+            try expectEqual(successes, 1, "successes")
+        },
+        ConformanceCheck("no concurrent update is lost") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        for _ in 0..<10 { try await store.update(KVKey<Int>("a"), default: 0) { $0 += 1 } }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            try await expectEqual(store.read(KVKey<Int>("a")), 40, "the number of updates")
+        },
+        ConformanceCheck("a batch is applied whole, or not at all if a requirement does not hold") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
+            try await store.set(a, value: 1)
+            let revision = try await store.entry(named: "a")?.revision
+            let error = try await expectError(AsyncKVStoreError.self, "commit") {
+                try await store.batch { batch in
+                    batch.require(a, revision: revision)
+                    batch.require(b, revision: 1)
+                    batch.remove(a)
+                    try batch.set(b, value: 2)
+                }
+            }
+            try expectEqual(error.code, .conflict, "code")
+            try await expectEqual(store.read(a), 1, "a")
+            try await expectAbsent("b", in: store)
+            try await store.batch { batch in
+                batch.require(a, revision: revision)
+                batch.require(b, revision: nil)
+                batch.remove(a)
+                try batch.set(b, value: 2)
+            }
+            try await expectAbsent("a", in: store)
+            try await expectEqual(store.read(b), 2, "b")
+        },
+        ConformanceCheck("every requirement of a batch counts, whichever of them does not hold") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            var valid: [(name: String, revision: UInt64?)] = []
+            for name in ["a", "b"] {
+                try await store.set(KVKey<Int>(name), value: 1)
+                valid.append((name, try await store.entry(named: name)?.revision))
+            }
+            valid.append(("absent", nil))
+            for index in valid.indices {
+                let revision = valid[index].revision
+                for wrong in [revision.map { $0 - 1 }, revision.map { $0 + 1 }, nil, 1] where wrong != revision {
+                    var requirements = valid
+                    requirements[index].revision = wrong
+                    let error = try await expectError(AsyncKVStoreError.self, "commit with \(requirements)") {
+                        try await store.batch { batch in
+                            for (name, revision) in requirements { batch.require(name, revision: revision) }
+                            try batch.set(KVKey<Int>("d"), value: 2)
+                        }
+                    }
+                    try expectEqual(error.code, .conflict, "the code of commit with \(requirements)")
+                    try await expectAbsent("d", in: store)
+                }
+            }
+            try await store.batch { batch in
+                for (name, revision) in valid { batch.require(name, revision: revision) }
+                try batch.set(KVKey<Int>("d"), value: 2)
+            }
+            try await expectEqual(store.read(KVKey<Int>("d")), 2, "read(d) after commit with \(valid)")
+        },
+        ConformanceCheck("no revision from before a removal matches again") { store in
+            guard try await store.capabilities().conditionalWrites == .batches else { return }
+            let key = KVKey<Int>("a")
+            var old: [UInt64] = []
+            for value in 1...2 {
+                try await store.set(key, value: value)
+                old.append(try await store.entry(named: "a")?.revision ?? 0)
+            }
+            try await store.remove(key)
+            for value in 3...4 {
+                try await store.set(key, value: value)
+                let present = try await store.entry(named: "a")?.revision ?? 0
+                try expect(old.allSatisfy { $0 < present }, "set after remove has revision \(present), after \(old)")
+                for revision in old {
+                    let isSet = try await store.compareAndSet(key, revision: revision, value: 5)
+                    try expect(!isSet, "compareAndSet(a, revision: \(revision)) is true after remove and a new set")
+                }
+                old.append(present)
+            }
+        },
+        ConformanceCheck("of several changes of one name in a batch the last takes effect") { store in
+            let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
+            try await store.batch { batch in
+                try batch.set(a, value: 1)
+                try batch.set(b, value: 1)
+                batch.remove(a)
+                batch.remove(b)
+                try batch.set(a, value: 2)
+            }
+            try await expectEqual(store.read(a), 2, "a")
+            try await expectAbsent("b", in: store)
+            try await store.batch { _ in }
+        },
+        ConformanceCheck("a batch of the declared size is applied, and a larger one is too large") { store in
+            let declared = try await store.capabilities().maximumBatchSize
+            try await store.batch { batch in
+                for index in 0..<(declared ?? 1000) { try batch.set(KVKey<Int>("k\(index)"), value: index) }
+            }
+            try await expectEqual(store.keys().count, declared ?? 1000, "the number of names")
+            guard let declared else { return }
+            let error = try await expectError(AsyncKVStoreError.self, "commit") {
+                try await store.batch { batch in
+                    for index in 0...declared { try batch.set(KVKey<Int>("l\(index)"), value: index) }
+                }
+            }
+            try expectEqual(error.code, .tooLarge, "code")
+            try await expectEqual(store.keys(prefix: "l"), [], "names of the batch that is too large")
+        },
+    ]
+}
+
+extension ConformanceChecks {
+    static let asyncCapabilities: [ConformanceCheck<AsyncKVStoreUnderTest>] = [
+        ConformanceCheck("a value becomes absent after its time to live, as exactly as declared, or is refused") {
+            subject in
+            let (store, key) = (subject.store, KVKey<Int>("a"))
+            var timeToLive = Duration.seconds(2)
+            guard let expiry = try await store.capabilities().expiry else {
+                let error = try await expectError(AsyncKVStoreError.self, "set") {
+                    try await store.set(key, value: 1, timeToLive: timeToLive)
+                }
+                try expectEqual(error.code, .refused, "code")
+                return try await expectAbsent("a", in: store)
+            }
+            while true {
+                let start = ContinuousClock.now
+                try await store.set(key, value: 1, timeToLive: timeToLive)
+                try await store.set(KVKey<Int>("kept"), value: 1, timeToLive: timeToLive)
+                try await store.set(KVKey<Int>("kept"), value: 2)
+                try await subject.pass(timeToLive / 2)
+                let value = try await store.read(key)
+                // A busy machine may have let the whole time pass: once more with a longer one.
+                guard value == nil, ContinuousClock.now - start >= timeToLive, timeToLive < .seconds(60) else {
+                    try expectEqual(value, 1, "the value before its end")
+                    break
+                }
+                timeToLive *= 2
+            }
+            try await subject.pass(timeToLive / 2 + expiry)
+            try await expectAbsent("a", in: store)
+            try await expectEqual(store.keys(), ["kept"], "keys")
+            try await expectEqual(store.read(KVKey<Int>("kept")), 2, "the value that was set again without an end")
+        },
+        ConformanceCheck("every value that a batch sets has its time to live, and the last set of a name decides") {
+            subject in
+            let store = subject.store
+            guard let expiry = try await store.capabilities().expiry else { return }
+            let timeToLive = Duration.seconds(2)
+            let names = ["a", "b", "c"]
+            try await store.set(KVKey<Int>("longer"), value: 1, timeToLive: timeToLive)
+            try await store.set(KVKey<Int>("longer"), value: 2, timeToLive: timeToLive * 30)
+            try await store.set(KVKey<Int>("removed"), value: 1)
+            var batch = KVBatch()
+            for name in names { try batch.set(KVKey<Int>(name), value: 1) }
+            batch.remove(KVKey<Int>("removed"))
+            try await store.commit(batch, timeToLive: timeToLive)
+            try await expectAbsent("removed", in: subject.store)
+            try await subject.pass(timeToLive + expiry)
+            try await expectEqual(
+                store.keys(), ["longer"], "keys() after the time to live of a batch of \(names)")
+            try await expectEqual(
+                store.read(KVKey<Int>("longer")), 2, "read(longer) before the end of its second time to live")
+        },
+        ConformanceCheck("a read sees every write that another client has made, if that is declared") { subject in
+            guard try await subject.store.capabilities().readConsistency == .linearizable else { return }
+            for index in 0..<20 {
+                try await subject.store.set(KVKey<Int>("a"), value: index)
+                try await expectEqual(subject.other.read(KVKey<Int>("a")), index, "read by another client")
+            }
+        },
+        ConformanceCheck("acknowledged writes and their revisions survive what is declared") { subject in
+            let declared = try await subject.store.capabilities().durability
+            guard declared > .memory else { return }
+            guard let reopen = subject.reopen else {
+                throw ConformanceViolation("declares \(declared), but cannot be reopened")
+            }
+            try await subject.store.set(KVKey<Int>("a"), value: 1)
+            try await subject.store.set(KVKey<Int>("b"), value: 1)
+            try await subject.store.remove(KVKey<Int>("b"))
+            let revision = try await subject.store.entry(named: "a")?.revision ?? 0
+            let store = try await reopen()
+            try await expectEqual(store.read(KVKey<Int>("a")), 1, "a")
+            try await expectEqual(store.entry(named: "a")?.revision, revision, "the revision")
+            try await expectAbsent("b", in: store)
+            try await store.set(KVKey<Int>("c"), value: 1)
+            let later = try await store.entry(named: "c")?.revision ?? 0
+            try expect(later > revision, "revision \(later) after \(revision)")
+        },
+    ]
+}
+
+extension ConformanceChecks {
+    static let asyncChanges: [ConformanceCheck<any AsyncKVStoring>] = [
+        ConformanceCheck("changes begin with a resync and lead to the content of the store, or are refused as declared")
+        {
+            store in
+            guard try await store.capabilities().changes != .none else {
+                let error = try await expectError(AsyncKVStoreError.self, "changes") {
+                    for try await _ in store.changes() { break }
+                }
+                return try expectEqual(error.code, .refused, "code")
+            }
+            try await store.set(KVKey<Int>("p/old"), value: 1)
+            try await store.set(KVKey<Int>("p/kept"), value: 1)
+            var model: [String: Int] = [:]
+            var isFirst = true
+            for try await change in store.changes(prefix: "p/", from: nil) {
+                switch change {
+                case .resync:
+                    model = [:]
+                    for name in try await store.keys(prefix: "p/") { model[name] = await store.get(KVKey<Int>(name)) }
+                case .changed(let name, let entry, _): model[name] = try entry?.value(of: KVKey<Int>(name))
+                }
+                if isFirst {
+                    try expectEqual(change, .resync, "the first element")
+                    isFirst = false
+                    try await store.remove(KVKey<Int>("p/old"))
+                    try await store.set(KVKey<Int>("p/a"), value: 1)
+                    try await store.set(KVKey<Int>("p/a"), value: 2)
+                    try await store.set(KVKey<Int>("p/end"), value: 1)
+                }
+                if model["p/end"] != nil { break }
+            }
+            try expectEqual(model, ["p/kept": 1, "p/a": 2, "p/end": 1], "the followed content")
+        },
+        ConformanceCheck("changes with a prefix are those of its names") { store in
+            guard try await store.capabilities().changes != .none else { return }
+            var isFirst = true
+            for try await change in store.changes(prefix: "p/", from: nil) {
+                if isFirst {
+                    isFirst = false
+                    for name in ["p", "q", "p/end"] { try await store.set(KVKey<Int>(name), value: 1) }
+                }
+                guard case .changed(let name, _, _) = change else { continue }
+                try expect(name.hasPrefix("p/"), "a change of \(name)")
+                if name == "p/end" { break }
+            }
+        },
+        ConformanceCheck("changes from a revision are replayed in order, or begin with a resync as declared") { store in
+            let declared = try await store.capabilities().changes
+            guard declared != .none else { return }
+            let (a, b, c) = (KVKey<Int>("a"), KVKey<Int>("b"), KVKey<Int>("c"))
+            try await store.set(a, value: 1)
+            let revision = try await store.keys(prefix: "", after: nil, limit: 10).revision
+            try await store.set(b, value: 2)
+            try await store.remove(a)
+            try await store.set(c, value: 3)
+            var iterator = store.changes(prefix: "", from: revision ?? 1).makeAsyncIterator()
+            guard declared == .replayable else {
+                return try await expectEqual(iterator.next(), .resync, "the first element")
+            }
+            try expect(revision != nil, "a page has no revision")
+            var revisions: [UInt64?] = []
+            for (name, value) in [("b", 2), ("a", nil), ("c", 3)] {
+                guard case .changed(let changed, let entry, let revision) = try await iterator.next() else {
+                    throw ConformanceViolation("no change of \(name)")
+                }
+                try expectEqual(changed, name, "the changed name")
+                try expectEqual(try entry?.value(of: KVKey<Int>(name)), value, "the value of \(name)")
+                revisions.append(revision)
+            }
+            var later = store.changes(prefix: "", from: revisions[0]).makeAsyncIterator()
+            guard case .changed("a", nil, _) = try await later.next() else {
+                throw ConformanceViolation("another change after the revision of the first")
+            }
+        },
+    ]
 }

@@ -1,3 +1,6 @@
+import ForgeFileSystem
+import SystemPackage
+
 extension ConformanceChecks {
     /// The promises of every file system, on an empty directory and as a user who passes all permission checks.
     ///
@@ -9,4 +12,283 @@ extension ConformanceChecks {
         + fileSystemAttributes + fileSystemPathResolution + fileSystemPipes + fileSystemTrees + fileSystemPrivileges
         + fileSystemConcurrency
         + fileSystemWaiting
+}
+
+extension ConformanceChecks {
+    static let fileSystemOpening: [FileSystemCheck] = [
+        refuses("a file cannot be created in a missing directory", .noSuchFileOrDirectory) {
+            try $0.open("missing/new", .writeOnly, [.create])
+        },
+        refuses("a path through a file is refused", .notDirectory) { try $0.open("f/x") },
+        refuses("a file cannot be opened with a slash after its name", .notDirectory) { try $0.open("f/") },
+        refuses("a file cannot be created with a slash after its name", .isDirectory) {
+            try $0.open("new/", .writeOnly, [.create])
+        },
+        refuses("`.` after a file is refused", .notDirectory) { _ = try $0.status("f/.") },
+        refuses("`..` after a file is refused", .notDirectory) { _ = try $0.status("f/..") },
+        refuses("a directory cannot be opened for writing", .isDirectory) { try $0.open("d", .writeOnly) },
+        refuses("a directory cannot be read as a file", .isDirectory) { tree in
+            try tree.opening(tree("d"), .readOnly) { _ = try tree.read($0) }
+        },
+        refuses("a directory cannot be opened for creation", .isDirectory) { try $0.open("d", .readOnly, [.create]) },
+        refuses("an exclusive creation refuses a file that exists", .fileExists) {
+            try $0.open("f", .writeOnly, [.create, .exclusiveCreate])
+        },
+        refuses("an exclusive creation refuses a dangling symbolic link", .fileExists) {
+            try $0.open("dang", .writeOnly, [.create, .exclusiveCreate])
+        },
+        refuses("a dangling symbolic link cannot be opened", .noSuchFileOrDirectory) { try $0.open("dang") },
+        holds("a creation through a dangling symbolic link creates its target") { tree in
+            try tree.open("dang", .writeOnly, [.create])
+            try expectEqual(try tree.status("nowhere").type, .regular, "the target")
+            try expectEqual(try tree.status("dang").type, .symbolicLink, "the link")
+        },
+        refuses("a link is not followed if the call forbids it", .tooManySymbolicLinkLevels) {
+            try $0.open("sf", .readOnly, [.noFollow])
+        },
+        holds("a slash after a link follows it even so") { tree in
+            try tree.opening(tree("sd/"), .readOnly, [.noFollow, .directory]) { descriptor in
+                let opened = try tree.fileSystem.status(of: .descriptor(descriptor))
+                try expectEqual(opened.inode, try tree.status("d").inode, "what was opened")
+            }
+        },
+        refuses("a link that is not followed is not a directory", .notDirectory) {
+            try $0.open("sd", .readOnly, [.noFollow, .directory])
+        },
+        refuses("a file is not opened as a directory", .notDirectory) { try $0.open("f", .readOnly, [.directory]) },
+        refuses("a symbolic link loop is refused", .tooManySymbolicLinkLevels) { try $0.open("l1") },
+        holds("a chain of as many links as the system allows is followed") { tree in
+            try makeChain(tree, tree.isDarwin ? 32 : 40)
+            try tree.open("chain\(tree.isDarwin ? 32 : 40)")
+        },
+        holds("a chain of links one over the limit is refused") { tree in
+            try makeChain(tree, tree.isDarwin ? 33 : 41)
+            try tree.expectErrno(.tooManySymbolicLinkLevels, "the chain") {
+                try tree.open("chain\(tree.isDarwin ? 33 : 41)")
+            }
+        },
+        refuses("an empty path leads nowhere", .noSuchFileOrDirectory) { try $0.opening("", .readOnly) { _ in } },
+        refuses("an empty path has no status", .noSuchFileOrDirectory) { _ = try $0.fileSystem.status("") },
+        holds("a name may have 255 bytes") { tree in
+            let name = String(repeating: "n", count: 255)
+            try tree.create(name)
+            try expect(try tree.list().contains(name), "the name is listed")
+        },
+        refuses("a name may not have 256 bytes", .fileNameTooLong) {
+            try $0.create(String(repeating: "n", count: 256))
+        },
+        refuses("a name of 256 bytes cannot even be looked up", .fileNameTooLong) {
+            _ = try $0.status(String(repeating: "n", count: 256))
+        },
+        holds("the name limit counts bytes: 85 three-byte characters are accepted") {
+            try $0.create(String(repeating: "\u{20AC}", count: 85))
+        },
+        refuses("the name limit counts bytes: 86 three-byte characters are refused", .fileNameTooLong) {
+            try $0.create(String(repeating: "\u{20AC}", count: 86))
+        },
+        holds("a path may be as long as the system allows") { tree in
+            _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1023 : 4095, tree))
+        },
+        refuses("a path may not be one byte longer", .fileNameTooLong) { tree in
+            _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1024 : 4096, tree))
+        },
+        refuses("a path with a NUL inside cannot be opened", .invalidArgument) {
+            try $0.open("f\0.txt", .writeOnly, [.create])
+        },
+        refuses("a path with a NUL inside is refused before any lookup", .invalidArgument) {
+            _ = try $0.status("missing/f\0")
+        },
+        refuses("a path with a NUL inside cannot be created or removed", .invalidArgument) { tree in
+            let path = tree("d\0x")
+            let calls: [(String, () throws -> Void)] = [
+                ("createDirectory(d\\0x)", { try tree.fileSystem.createDirectory(path) }),
+                ("removeDirectory(d\\0x)", { try tree.fileSystem.removeDirectory(path) }),
+                ("rename(f, to: d\\0x)", { try tree.fileSystem.rename(tree("f"), to: path) }),
+                ("rename(d\\0x, to: x)", { try tree.fileSystem.rename(path, to: tree("x")) }),
+                ("link(f, to: d\\0x)", { try tree.fileSystem.link(tree("f"), to: path) }),
+                ("createSymbolicLink(x, to: a\\0b)", { try tree.makeLink("x", to: "a\0b") }),
+                ("readSymbolicLink(d\\0x)", { _ = try tree.fileSystem.readSymbolicLink(path) }),
+                ("truncate(d\\0x)", { try tree.fileSystem.truncate(.path(path), to: 0) }),
+                ("setPermissions(d\\0x)", { try tree.fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }),
+            ]
+            for (call, body) in calls { try tree.expectErrno(.invalidArgument, call, body) }
+            try tree.fileSystem.unlink(path)
+        },
+        holds("a name that is not UTF-8 is kept unchanged, or refused on Darwin") { tree in
+            let name = POSIXPath([0x66, 0xFF, 0xC3, 0x28])
+            guard !tree.isDarwin else {
+                return try tree.expectErrno(.illegalByteSequence, "the name") { try tree.create(path: tree.path(name)) }
+            }
+            try tree.create(path: tree.path(name))
+            let names = try tree.fileSystem.withDirectory(tree(".")) { (directory) throws(FileSystemError) in
+                try tree.fileSystem.entries(of: directory)
+            }.map(\.name)
+            try expect(names.contains(name), "the bytes are listed as given")
+        },
+        holds("canonically equivalent names differ, unless normalisation is ignored") { tree in
+            try tree.create("\u{E9}")
+            try expectEqual(try tree.exists("e\u{301}"), tree.subject.isNormalisationInsensitive, "found")
+        },
+        holds("names with different case differ, unless case is ignored") { tree in
+            try tree.create("Case")
+            try expectEqual(try tree.exists("case"), tree.subject.isCaseInsensitive, "found")
+        },
+        refuses("a file cannot be created as a directory", .invalidArgument) {
+            try $0.open("new", .readOnly, [.create, .directory])
+        },
+        refuses("an exclusive creation of a directory that exists is refused", .fileExists) {
+            try $0.open("d", .readOnly, [.create, .exclusiveCreate])
+        },
+        refuses("truncating a directory on opening is refused", .isDirectory) {
+            try $0.open("d", .readOnly, [.truncate])
+        },
+        holds("truncation on opening empties the file, for a reader too") { tree in
+            try tree.open("f", .readOnly, [.truncate])
+            try expectEqual(try tree.status("f").sizeInBytes, 0, "the size")
+        },
+    ]
+
+    private static func makeChain(_ tree: FileSystemFixture, _ count: Int) throws {
+        for number in 1...count {
+            try tree.makeLink("chain\(number)", to: POSIXPath(number == 1 ? "f" : "chain\(number - 1)"))
+        }
+    }
+
+    /// A path of this length to `f`, padded with slashes.
+    private static func pathOfLength(_ length: Int, _ tree: FileSystemFixture) -> POSIXPath {
+        let padding = length - tree.subject.root.count - 1
+        return POSIXPath(
+            Array(tree.subject.root.bytes) + [UInt8](repeating: UInt8(ascii: "/"), count: padding) + [0x66])
+    }
+}
+
+extension ConformanceChecks {
+    static let fileSystemPathResolution: [FileSystemCheck] = [
+        resolves(
+            "`.beneath` refuses paths that leave the directory",
+            [
+                ("../f", .beneath, .improperLink), ("s/../../f", .beneath, .improperLink),
+                ("out", .beneath, .improperLink), ("up", .beneath, .improperLink), ("in", .beneath, nil),
+                ("s/../x", .beneath, nil), ("s/..", .beneath, nil), ("..", .beneath, .improperLink),
+                (".", .beneath, nil), ("missing", .beneath, .noSuchFileOrDirectory),
+            ]),
+        resolves(
+            "`.noSymbolicLinks` refuses paths through symbolic links",
+            [
+                ("in", .noSymbolicLinks, .tooManySymbolicLinkLevels),
+                ("out", .noSymbolicLinks, .tooManySymbolicLinkLevels),
+                ("dirlink/y", .noSymbolicLinks, .tooManySymbolicLinkLevels), ("x", .noSymbolicLinks, nil),
+                ("../f", .noSymbolicLinks, nil), ("s/../x", .noSymbolicLinks, nil),
+                ("dirlink/", .noSymbolicLinks, .tooManySymbolicLinkLevels),
+            ]),
+        resolves(
+            "`.beneath` and `.noSymbolicLinks` combine",
+            [
+                ("in", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
+                ("up", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
+                ("../f", [.beneath, .noSymbolicLinks], .improperLink), ("x", [.beneath, .noSymbolicLinks], nil),
+                ("s/y", [.beneath, .noSymbolicLinks], nil),
+                ("dirlink/y", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
+                ("missing", [.beneath, .noSymbolicLinks], .noSuchFileOrDirectory),
+                ("x/y", [.beneath, .noSymbolicLinks], .notDirectory), (".", [.beneath, .noSymbolicLinks], nil),
+            ]),
+        resolves("`..` below the directory is followed, except on Darwin") { isDarwin in
+            [("s/../x", [.beneath, .noSymbolicLinks], isDarwin ? .improperLink : nil)]
+        },
+        holds("a path below a directory may be longer than one from the root on Darwin") { tree in
+            let name = String(repeating: "n", count: 250)
+            var directory = try tree.fileSystem.open(tree("d"), options: [.directory])
+            for depth in 0..<5 {
+                let next = try tree.fileSystem.closing(directory) { () throws(FileSystemError) in
+                    try tree.fileSystem.createDirectory(
+                        POSIXPath(name), at: directory, permissions: FilePermissions(rawValue: 0o755))
+                    return try tree.fileSystem.open(POSIXPath(name), at: directory, options: [.directory])
+                }
+                directory = next
+                if depth == 4 { try tree.fileSystem.close(directory) }
+            }
+            let path = POSIXPath(Array(repeating: name, count: 5).joined(separator: "/"))
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                for (name, options) in [("new", [.create]), ("new", []), ("", [.directory])]
+                    as [(POSIXPath, FileDescriptor.OpenOptions)]
+                {
+                    let mode: FileDescriptor.AccessMode = options == [.create] ? .writeOnly : .readOnly
+                    try tree.fileSystem.close(
+                        try tree.fileSystem.open(
+                            name.isEmpty ? path : path.appending(name), at: directory, mode, options: options,
+                            permissions: FilePermissions(rawValue: 0o644), resolution: [.beneath, .noSymbolicLinks]))
+                }
+            }
+        },
+        holds("an absolute path is refused by `.beneath`") { tree in
+            try tree.opening(tree("d"), .readOnly) { directory in
+                for resolution in [PathResolution.beneath, [.beneath, .noSymbolicLinks]] {
+                    let isUnsupported = tree.isDarwin && resolution == .beneath
+                    let expected: Errno = isUnsupported ? .notSupported : .improperLink
+                    try tree.expectErrno(expected, "open(\(tree("f")), resolution: \(resolution))") {
+                        _ = try tree.fileSystem.open(
+                            tree("f"), at: directory, .readOnly, options: [], permissions: [], resolution: resolution)
+                    }
+                }
+            }
+        },
+        refuses("a missing last component is reported before its trailing slash", .noSuchFileOrDirectory) {
+            try $0.fileSystem.unlink($0("missing/"))
+        },
+        refuses("the path of a rename's source is resolved before that of its target", .notDirectory) {
+            try $0.fileSystem.rename($0("f/x"), to: $0("missing/x"))
+        },
+        refuses("the path of a rename's target is resolved before its source is looked up", .notDirectory) {
+            try $0.fileSystem.rename($0("missing"), to: $0("f/x"))
+        },
+        refuses("the path of a rename's source is resolved before its target is too long", .notDirectory) { tree in
+            try tree.fileSystem.rename(tree("f/x"), to: POSIXPath([UInt8](repeating: 0x78, count: 4096)))
+        },
+        refuses("a rename to `.` is refused", .resourceBusy, darwin: .invalidArgument) {
+            try $0.fileSystem.rename($0("e"), to: $0("d/."))
+        },
+        refuses("an existing target is reported before a trailing slash", .fileExists) {
+            try $0.makeLink("f/", to: "x")
+        },
+    ]
+
+    private typealias Step = (path: POSIXPath, resolution: PathResolution, errno: Errno?)
+
+    /// Opens paths from `d`, which contains a file `x`, a directory `s` with a file `y`, and links inwards and
+    /// outwards.
+    private static func resolves(_ description: String, _ steps: [Step]) -> FileSystemCheck {
+        resolves(description) { isDarwin in
+            guard isDarwin else { return steps }
+            // No system call of Darwin confines a resolution that follows links.
+            return steps.map { $0.resolution == .beneath ? ($0.path, $0.resolution, .notSupported) : $0 }
+        }
+    }
+
+    private static func resolves(
+        _ description: String, _ steps: @escaping @Sendable (_ isDarwin: Bool) -> [Step]
+    ) -> FileSystemCheck {
+        holds(description) { tree in
+            try tree.create("d/x")
+            try tree.create("d/s/y")
+            try tree.makeLink("d/out", to: tree("f"))
+            try tree.makeLink("d/up", to: "../f")
+            try tree.makeLink("d/in", to: "s/y")
+            try tree.makeLink("d/dirlink", to: "s")
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                for step in steps(tree.isDarwin) {
+                    let open = {
+                        try tree.fileSystem.close(
+                            try tree.fileSystem.open(
+                                step.path, at: directory, .readOnly, options: [], permissions: [],
+                                resolution: step.resolution))
+                    }
+                    if let errno = step.errno {
+                        try tree.expectErrno(errno, "open(\(step.path), resolution: \(step.resolution))", open)
+                    } else {
+                        try open()
+                    }
+                }
+            }
+        }
+    }
 }

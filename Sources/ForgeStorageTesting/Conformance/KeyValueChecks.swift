@@ -1,4 +1,5 @@
 public import ForgeKVStore
+import Foundation
 
 extension ConformanceChecks {
     /// The promises of a key-value store; each check needs a new, empty store.
@@ -123,4 +124,284 @@ final class CheckObject: Codable, Sendable {
     let number: Int
 
     init(_ number: Int) { self.number = number }
+}
+
+extension ConformanceChecks {
+    static let keyValueTypes: [ConformanceCheck<any KVStoring>] = [
+        roundTrip("Bool", [true, false]),
+        roundTrip("Int", [0, 1, -1, .min, .max]),
+        roundTrip("Int8", [Int8.min, -1, 0, .max]),
+        roundTrip("Int16", [Int16.min, -1, 0, .max]),
+        roundTrip("Int32", [Int32.min, -1, 0, .max]),
+        roundTrip("Int64", [Int64.min, -1, 0, .max]),
+        roundTrip("UInt", [UInt.min, 1, .max]),
+        roundTrip("UInt8", [UInt8.min, 1, .max]),
+        roundTrip("UInt16", [UInt16.min, 1, .max]),
+        roundTrip("UInt32", [UInt32.min, 1, .max]),
+        roundTrip("UInt64", [UInt64.min, 1, UInt64(Int64.max), UInt64(Int64.max) + 1, .max]),
+        roundTrip(
+            "Double",
+            [0, -0.0, 0.1, -1.5, .pi, .infinity, -.infinity, .leastNonzeroMagnitude, .greatestFiniteMagnitude],
+            areEqual: { (left: Double, right: Double) in left.bitPattern == right.bitPattern }),
+        roundTrip(
+            "Float", [0, -0.0, 0.1, -1.5, .infinity, .leastNonzeroMagnitude, .greatestFiniteMagnitude],
+            areEqual: { (left: Float, right: Float) in left.bitPattern == right.bitPattern }),
+        roundTrip("not-a-number", [Double.nan], areEqual: { $0.isNaN && $1.isNaN }),
+        roundTrip("String", CheckTexts.all, areEqual: { Array($0.utf8) == Array($1.utf8) }),
+        roundTrip(
+            "Date",
+            [
+                Date(timeIntervalSince1970: 0), Date(timeIntervalSince1970: 1_700_000_000.123456),
+                Date(timeIntervalSinceReferenceDate: -1e12), .distantPast, .distantFuture,
+            ]),
+        roundTrip(
+            "Data",
+            [
+                Data(), Data([0]), Data(0...255), Data("bplist00".utf8), Data("ForgeKV\u{1}".utf8),
+                Data("ForgeKV\u{1}\u{11}\u{1}\u{f6}".utf8),
+            ]),
+        roundTrip(
+            "URL", [URL(string: "https://example.org/a%20b?c=d#e"), URL(string: "file:///tmp/x")].compactMap(\.self)),
+        roundTrip("UUID", [UUID(uuid: (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255))]),
+        roundTrip("Decimal", [Decimal(0), Decimal(string: "-12345678901234567890.0123456789")].compactMap(\.self)),
+        roundTrip("[Int]", [[], [1], [.min, 0, .max]]),
+        roundTrip("[UInt8]", [[], [0, 1, 255]]),
+        roundTrip("[String?]", [[], [nil], ["a", nil, ""]]),
+        roundTrip("[[Double]]", [[[]], [[1, 2], [], [-0.5]]]),
+        roundTrip("Set", [Set<String>(), ["a", "b"]]),
+        roundTrip("[String: Int]", [[:], ["a": 1, "": 2, "é": 3, "\u{1}": 4]]),
+        roundTrip("[Int: String]", [[:], [1: "one", -1: ""]]),
+        roundTrip("[String: [String: Bool]]", [["a": [:], "b": ["c": true]]]),
+        roundTrip("String?", [nil, "", "a"]),
+        roundTrip("[Int]?", [nil, [], [1]]),
+        roundTrip("enum with raw values", CheckColour.allCases),
+        roundTrip(
+            "enum with associated values", [CheckShape.point, .circle(radius: 1.5), .polygon([1, 2], name: nil)]),
+        roundTrip(
+            "struct", [CheckProfile(), CheckProfile(name: "", tags: [], manager: ["x": .blue], born: .distantPast)]),
+        roundTrip("struct without properties", [CheckNothing()]),
+        ConformanceCheck("a value of 4 MiB round-trips") { store in
+            let key = KVKey<Data>("large")
+            let large = Data.patterned(count: 4 << 20)
+            do {
+                try store.set(key, value: large)
+            } catch let error as KVStoreError where error.code == .storeTooLarge {
+                // User defaults on Apple's platforms.
+                return try expect(!store.contains(key), "a refused value exists")
+            }
+            try expect(store.get(key) == large, "the value is not the same")
+        },
+        ConformanceCheck("a value that cannot be encoded is refused and leaves the old one") { store in
+            try store.set(KVKey<Int>("a"), value: 1)
+            try await expectError(KVStoreError.self, "set") {
+                try store.set(KVKey<CheckUnencodable>("a"), value: CheckUnencodable())
+            }
+            try expectEqual(store.get(KVKey<Int>("a")), 1, "get")
+        },
+    ]
+
+    private static func roundTrip<Value: Codable & Sendable & Equatable>(
+        _ name: String, _ values: [Value]
+    ) -> ConformanceCheck<any KVStoring> {
+        roundTrip(name, values, areEqual: ==)
+    }
+
+    private static func roundTrip<Value: Codable & Sendable>(
+        _ name: String, _ values: [Value], areEqual: @escaping @Sendable (Value, Value) -> Bool
+    ) -> ConformanceCheck<any KVStoring> {
+        ConformanceCheck("every \(name) round-trips") { store in
+            for (index, value) in values.enumerated() {
+                let key = KVKey<Value>("\(name) \(index)")
+                try store.set(key, value: value)
+                // The second read may come from a cache.
+                for time in ["first", "second"] {
+                    guard let read = store.get(key) else {
+                        throw ConformanceViolation("\(name): the \(time) get gave nil for \(value)")
+                    }
+                    guard areEqual(read, value) else {
+                        throw ConformanceViolation("\(name): the \(time) get gave \(read) for \(value)")
+                    }
+                }
+            }
+        }
+    }
+}
+
+enum CheckColour: String, Codable, Sendable, CaseIterable {
+    case red, blue = "BLUE", none = ""
+}
+
+enum CheckShape: Codable, Sendable, Equatable {
+    case point
+    case circle(radius: Double)
+    case polygon([Int], name: String?)
+}
+
+struct CheckProfile: Codable, Sendable, Equatable {
+    var name = "Ada Lovelace"
+    var age: Int?
+    var tags = ["first", "é"]
+    var manager: [String: CheckColour] = [:]
+    var born = Date(timeIntervalSince1970: -4_861_728_000.25)
+}
+
+struct CheckNothing: Codable, Sendable, Equatable {}
+
+struct CheckUnencodable: Codable, Sendable {
+    init() {}
+    init(from decoder: any Decoder) throws {}
+
+    func encode(to encoder: any Encoder) throws {
+        throw EncodingError.invalidValue(
+            "secret", EncodingError.Context(codingPath: encoder.codingPath, debugDescription: "secret"))
+    }
+}
+
+enum CheckTexts {
+    /// Strings that some formats change: control characters, line ends, a byte order mark, XML and CBOR markup.
+    static let all = [
+        "", " ", " lead and trail ", "é", "e\u{301}", "😀👨‍👩‍👧‍👦", "\0", "a\0b", "\u{1}\u{1F}\u{7F}\u{85}", "a\r\nb\rc\nd\te",
+        "<&>\"'", "]]>", "&amp;", "\u{FEFF}x", "\u{FFFE}\u{FFFF}", "\u{2028}", "\u{10FFFF}", "%41%", "~", "true", "12",
+        "null",
+        String(repeating: "x", count: 70_000),
+    ]
+}
+
+extension ConformanceChecks {
+    static let keyValueNames: [ConformanceCheck<any KVStoring>] = [
+        ConformanceCheck("every text is a distinct name") { store in
+            let names = hostileNames
+            for (index, name) in names.enumerated() { try store.set(KVKey<Int>(name), value: index) }
+            for (index, name) in names.enumerated() {
+                try expectEqual(store.get(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
+            }
+            for (index, name) in names.enumerated() where index.isMultiple(of: 2) {
+                try store.remove(KVKey<Int>(name))
+            }
+            for (index, name) in names.enumerated() {
+                try expectEqual(
+                    store.contains(KVKey<Int>(name)), !index.isMultiple(of: 2), "contains \(KVKey<Int>(name))")
+            }
+        },
+        ConformanceCheck("a name may have 1,024 bytes", needs: [.longestNames]) { store in
+            for name in longestNames {
+                try store.set(KVKey<String>(name), value: String(name.prefix(1)))
+                try expectEqual(store.get(KVKey<String>(name)), String(name.prefix(1)), "\(KVKey<Int>(name))")
+                try store.remove(KVKey<String>(name))
+                try expect(!store.contains(KVKey<String>(name)), "contains a removed name")
+            }
+        },
+        ConformanceCheck("canonically equivalent names are different keys") { store in
+            try store.set(KVKey<Int>("\u{E9}"), value: 1)
+            try store.set(KVKey<Int>("e\u{301}"), value: 2)
+            try expectEqual(store.get(KVKey<Int>("\u{E9}")), 1, "the composed name")
+            try expectEqual(store.get(KVKey<Int>("e\u{301}")), 2, "the decomposed name")
+        },
+        ConformanceCheck("names that differ in case are different keys") { store in
+            try store.set(KVKey<Int>("name"), value: 1)
+            try store.set(KVKey<Int>("NAME"), value: 2)
+            try expectEqual(store.get(KVKey<Int>("name")), 1, "name")
+            try expectEqual(store.get(KVKey<Int>("NAME")), 2, "NAME")
+        },
+        ConformanceCheck("a name that is a prefix of another is a distinct key") { store in
+            let names = ["a", "a.b", "a.b.c", "a/b", "a/b/c"]
+            for (index, name) in names.enumerated() { try store.set(KVKey<Int>(name), value: index) }
+            try store.remove(KVKey<Int>("a.b"))
+            try store.remove(KVKey<Int>("a/b"))
+            try expectEqual(
+                names.map { store.get(KVKey<Int>($0)) }, [0, nil, 2, nil, 4], "what is left")
+        },
+        ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
+            let key = KVKey<Int>(String(repeating: "é", count: 513))
+            let error = try await expectError(KVStoreError.self, "set") { try store.set(key, value: 1) }
+            try expectEqual(error.code, .invalidKey, "code")
+            try expectEqual(store.get(key), nil, "get")
+            try expect(!store.contains(key), "contains is true")
+        },
+        ConformanceCheck("many keys keep distinct values") { store in
+            for index in 0..<300 { try store.set(KVKey<String>("key \(index)"), value: "value \(index)") }
+            for index in 0..<300 {
+                try expectEqual(store.get(KVKey<String>("key \(index)")), "value \(index)", "key \(index)")
+            }
+        },
+    ]
+
+    /// Names that break stores which treat them as paths, patterns, properties or markup.
+    static let hostileNames = [
+        "", " ", ".", "..", "../x", "../../etc/passwd", "/", "/etc/passwd", "a/../b", "~", "~root", "a\0b", "\0", "\n",
+        "\r\n",
+        "\u{1}", "\u{7F}", "\u{FEFF}", "\u{202E}abc", "é", "e\u{301}", "ß", "ss", "İ", "😀", "<key>", "&amp;", "%2e%2e",
+        "%", "#lock",
+        "#tmp-x", "#forge:", "#forge:%00", "log", "NSGlobalDomain", "AppleLanguages.x", "@count", "self", "a.b", "a[0]",
+        "*", "?",
+        "$(id)", "'; --", "con", "nul.txt", "A", "a", String(repeating: "x", count: 900),
+        String(repeating: "é", count: 450),
+    ]
+
+    static let longestNames = [String(repeating: "x", count: 1024), String(repeating: "é", count: 512)]
+}
+
+extension ConformanceChecks {
+    static let keyValueConcurrency: [ConformanceCheck<any KVStoring>] = [
+        ConformanceCheck("writers of different keys do not interfere") { store in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<8 {
+                    group.addTask {
+                        for index in 0..<25 {
+                            let key = KVKey<Int>("\(writer).\(index)")
+                            try store.set(key, value: writer * 1000 + index)
+                            try expectEqual(store.get(key), writer * 1000 + index, "get right after set")
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            for writer in 0..<8 {
+                for index in 0..<25 {
+                    try expectEqual(
+                        store.get(KVKey<Int>("\(writer).\(index)")), writer * 1000 + index, "\(writer).\(index)")
+                }
+            }
+        },
+        ConformanceCheck("of concurrent writers of one key one wins, and no reader sees a torn value") { store in
+            let key = KVKey<[Int]>("a")
+            try store.set(key, value: [Int](repeating: 0, count: 100))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 1...4 {
+                    group.addTask {
+                        for _ in 0..<25 { try store.set(key, value: [Int](repeating: writer, count: 100)) }
+                    }
+                    group.addTask {
+                        for _ in 0..<50 {
+                            let value = store.get(key) ?? []
+                            try expect(
+                                value.count == 100 && value.allSatisfy { $0 == value[0] }, "half a value was read")
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            try expect((1...4).contains(store.get(key)?.first ?? 0), "no writer has won")
+        },
+        ConformanceCheck("concurrent removals and writes of one key leave it present or absent") { store in
+            let key = KVKey<String>("a")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<4 {
+                    group.addTask {
+                        for index in 0..<25 {
+                            if (writer + index).isMultiple(of: 2) {
+                                try store.set(key, value: "value")
+                            } else {
+                                try store.remove(key)
+                            }
+                            let value = store.get(key)
+                            try expect(value == nil || value == "value", "read \(value ?? "nil")")
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            try expectEqual(store.contains(key), store.get(key) != nil, "contains")
+        },
+    ]
 }

@@ -1,4 +1,7 @@
+import Dispatch
 public import ForgeCrypt
+import Foundation
+import Synchronization
 
 extension ConformanceChecks {
     /// The promises of a secret store; each check needs a new, empty store.
@@ -115,5 +118,350 @@ extension ConformanceChecks {
         let error = try await expectError(CryptError.self, "\(what): \(code)", file: file, line: line) { try body() }
         try expectEqual(error.code, code, "\(what): the code of \(error)", file: file, line: line)
         return error
+    }
+}
+
+extension ConformanceChecks {
+    static let secretCreation: [ConformanceCheck<any CryptStoring>] = [
+        ConformanceCheck("createIfAbsent stores a value once", needs: [.creationIfAbsent]) { store in
+            try expect(try store.createIfAbsent("first", for: secretToken), "createIfAbsent of an absent secret")
+            try expectEqual(try store.get(secretToken), "first", "get")
+            try expect(try !store.createIfAbsent("second", for: secretToken), "createIfAbsent of a present secret")
+            try expectEqual(try store.get(secretToken), "first", "get after the second call")
+            try store.delete(secretToken)
+            try expect(try store.createIfAbsent("third", for: secretToken), "createIfAbsent after delete")
+            try expectEqual(try store.get(secretToken), "third", "get after delete")
+        },
+        ConformanceCheck(
+            "createIfAbsent keeps a stored nil and a value of another type", needs: [.creationIfAbsent]
+        ) { store in
+            let optional = CryptKey<String?>(key: "optional")
+            try store.set(nil, for: optional)
+            try expect(try !store.createIfAbsent("value", for: optional), "createIfAbsent over a stored nil")
+            guard let kept = try store.get(optional) else { throw ConformanceViolation("the stored nil is gone") }
+            try expectEqual(kept, nil, "get of the stored nil")
+            try store.set("text", for: secretToken)
+            let number = CryptKey<Int>(key: secretToken.key)
+            try expect(try !store.createIfAbsent(1, for: number), "createIfAbsent over another type")
+            try expectEqual(try store.get(secretToken), "text", "get of the other type")
+        },
+        ConformanceCheck("createIfAbsent refuses what set refuses", needs: [.creationIfAbsent]) { store in
+            try await expectSecretError(.invalidKey, "createIfAbsent without a name") {
+                try store.createIfAbsent("value", for: CryptKey(key: ""))
+            }
+            let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
+            try await expectSecretError(.unencodable, "createIfAbsent") {
+                try store.createIfAbsent(SecretSamples.Refusing(text: "s3cr3t-marker"), for: key)
+            }
+            try expect(try !store.contains(key), "contains after")
+        },
+        ConformanceCheck(
+            "of concurrent createIfAbsent calls exactly one stores its value", needs: [.creationIfAbsent]
+        ) { store in
+            for round in 0..<4 {
+                let key = CryptKey<Int>(key: "created.\(round)")
+                let winners = Mutex<[Int]>([])
+                let failures = inParallel(4) { thread in
+                    guard try store.createIfAbsent(thread, for: key) else { return }
+                    winners.withLock { $0.append(thread) }
+                }
+                try expectEqual(failures, [], "failures")
+                let stored = winners.withLock { $0 }
+                try expectEqual(stored.count, 1, "calls that stored a value")
+                try expectEqual(try store.get(key), stored.first, "get")
+            }
+        },
+    ]
+}
+
+extension ConformanceChecks {
+    static let secretNames: [ConformanceCheck<any CryptStoring>] = [
+        ConformanceCheck("names are compared byte by byte") { store in
+            let names = ["key", "Key", "KEY", "key ", " key", "key.", "keys", "ke", "\u{E9}", "e\u{301}", "ß", "ss"]
+            for (index, name) in names.enumerated() { try store.set(index, for: CryptKey(key: name)) }
+            for (index, name) in names.enumerated() {
+                try expectEqual(try store.get(CryptKey<Int>(key: name)), index, "name \(index)")
+            }
+        },
+        ConformanceCheck("a name with a special meaning elsewhere is an ordinary name") { store in
+            let names = [
+                "../x", "/etc/passwd", "a/b", "a", ".", "..", "~", "%00", "%2e%2e", "#lock", "con", "\n", "'; DROP",
+                "\\", "*", "🔑", String(repeating: "n", count: 1024),
+            ]
+            for (index, name) in names.enumerated() { try store.set(index, for: CryptKey(key: name)) }
+            for (index, name) in names.enumerated() {
+                try expectEqual(try store.get(CryptKey<Int>(key: name)), index, "name \(index)")
+                try store.delete(CryptKey<Int>(key: name))
+                try expect(try !store.contains(CryptKey<Int>(key: name)), "name \(index) after delete")
+            }
+        },
+        ConformanceCheck("a name that is empty, too long or holds a NUL is refused by every call") { store in
+            for name in ["", String(repeating: "n", count: 1025), "a\u{0}b"] {
+                let key = CryptKey<String>(key: name)
+                try await expectSecretError(.invalidKey, "get") { try store.get(key) }
+                try await expectSecretError(.invalidKey, "set") { try store.set("v", for: key) }
+                try await expectSecretError(.invalidKey, "delete") { try store.delete(key) }
+                try await expectSecretError(.invalidKey, "contains") { try store.contains(key) }
+            }
+        },
+        ConformanceCheck("keys lists every name in byte order", needs: [.keyListing]) { store in
+            try expectEqual(try store.keys(), [], "keys of nothing")
+            for name in ["b", "a/1", "B", "e\u{301}", "a"] { try store.set(1, for: CryptKey(key: name)) }
+            try store.delete(CryptKey<Int>(key: "a/1"))
+            let names = try store.keys().map { Array($0.utf8) }
+            try expectEqual(names, ["B", "a", "b", "e\u{301}"].map { Array($0.utf8) }, "keys")
+        },
+        ConformanceCheck("raw values are those that the typed calls read and write", needs: [.rawValues]) { store in
+            try expectEqual(try store.rawValue(named: "auth.access"), nil, "raw value of nothing")
+            try store.set("token", for: secretToken)
+            guard let raw = try store.rawValue(named: "auth.access") else {
+                throw ConformanceViolation("no raw value of a secret that was set")
+            }
+            try store.setRawValue(raw, named: "auth.refresh", accessibility: .whenUnlocked)
+            try expectEqual(try store.get(secretRefresh), "token", "get of a raw value")
+            try store.deleteValue(named: "auth.refresh")
+            try store.deleteValue(named: "auth.refresh")
+            try expectEqual(try store.get(secretRefresh), nil, "get after deleting by name")
+        },
+    ]
+}
+
+extension ConformanceChecks {
+    static let secretValues: [ConformanceCheck<any CryptStoring>] = [
+        ConformanceCheck("an empty string and empty data are values") { store in
+            try roundTrip("", in: store)
+            try roundTrip(Data(), in: store)
+            try roundTrip([Int](), in: store)
+        },
+        ConformanceCheck("booleans, integers and floating-point numbers round-trip exactly") { store in
+            try roundTrip(false, in: store)
+            try roundTrip(true, in: store)
+            try roundTrip(Int.min, in: store)
+            try roundTrip(UInt64.max, in: store)
+            try roundTrip(Int8(-128), in: store)
+            try roundTrip(0.1, in: store)
+            try roundTrip(Double.greatestFiniteMagnitude, in: store)
+            try roundTrip(Float(1.5), in: store)
+        },
+        ConformanceCheck("data round-trips byte for byte") { store in
+            try roundTrip(Data(0...255), in: store)
+            try roundTrip([UInt8](0...255), in: store)
+        },
+        ConformanceCheck("text of every kind round-trips") { store in
+            try roundTrip("e\u{301} é 🔑 \u{0} \u{FFFD} \r\n\t\"\\", in: store)
+        },
+        ConformanceCheck("dates and URLs round-trip") { store in
+            try roundTrip(Date(timeIntervalSinceReferenceDate: 0.125), in: store)
+            try roundTrip(URL(filePath: "/tmp/a b"), in: store)
+        },
+        ConformanceCheck("structures, enumerations, arrays and dictionaries round-trip") { store in
+            let account = SecretSamples.Account(
+                name: "Ada", tokens: ["a": [1, 2], "b": []], role: .member(level: 3), nickname: nil)
+            try roundTrip(account, in: store)
+            try roundTrip([account, account], in: store)
+            try roundTrip(["x": account], in: store)
+        },
+        ConformanceCheck("a stored nil is a value, not an absence") { store in
+            let key = CryptKey<String?>(key: "optional")
+            try expect(try store.get(key) == nil, "get before set")
+            try store.set(nil, for: key)
+            guard let stored = try store.get(key) else { throw ConformanceViolation("a stored nil reads as absent") }
+            try expectEqual(stored, nil, "get")
+            try expect(try store.contains(key), "contains")
+        },
+        ConformanceCheck("a value of one megabyte round-trips") { store in
+            try roundTrip(Data.patterned(count: 1_000_000), in: store)
+        },
+        ConformanceCheck("a hundred secrets stay distinct") { store in
+            for number in 0..<100 { try store.set(number, for: CryptKey(key: "number.\(number)")) }
+            for number in stride(from: 0, to: 100, by: 3) { try store.delete(CryptKey<Int>(key: "number.\(number)")) }
+            for number in 0..<100 {
+                let expected = number % 3 == 0 ? nil : number
+                try expectEqual(try store.get(CryptKey<Int>(key: "number.\(number)")), expected, "number.\(number)")
+            }
+        },
+    ]
+
+    private static func roundTrip<Value: Codable & Sendable & Equatable>(
+        _ value: Value, in store: any CryptStoring
+    ) throws {
+        let key = CryptKey<Value>(key: "value")
+        try store.set(value, for: key)
+        guard try store.get(key) == value else { throw ConformanceViolation("\(value) did not come back") }
+    }
+}
+
+extension ConformanceChecks {
+    static let secretFailures: [ConformanceCheck<any CryptStoring>] = [
+        ConformanceCheck("a value of another type is undecodable, not absent, and is kept") { store in
+            try store.set("text", for: secretToken)
+            let error = try await expectSecretError(.undecodable, "get as an account") {
+                try store.get(CryptKey<SecretSamples.Account>(key: secretToken.key))
+            }
+            try expectEqual(error.key, secretToken.key, "the key of the error")
+            try expectEqual(try store.get(secretToken), "text", "get after")
+        },
+        ConformanceCheck("a value that cannot be encoded is refused, and the old one is kept") { store in
+            let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
+            try store.set(SecretSamples.Refusing(text: "fine"), for: key)
+            try await expectSecretError(.unencodable, "set") {
+                try store.set(SecretSamples.Refusing(text: marker), for: key)
+            }
+            try expectEqual(try store.get(key)?.text, "fine", "get after")
+            try expect(try store.contains(key), "contains after")
+        },
+        ConformanceCheck("a value of more than 16 MiB is refused, and the old one is kept") { store in
+            let key = CryptKey<Data>(key: "large")
+            try store.set(Data("small".utf8), for: key)
+            try await expectSecretError(.tooLarge, "set") { try store.set(Data(count: 16 << 20 + 1), for: key) }
+            try expectEqual(try store.get(key), Data("small".utf8), "get after")
+        },
+        ConformanceCheck("no error shows a value, however it is printed") { store in
+            let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
+            let unencodable = try await expectSecretError(.unencodable, "set") {
+                try store.set(SecretSamples.Refusing(text: marker), for: key)
+            }
+            try store.set(marker, for: secretToken)
+            let undecodable = try await expectSecretError(.undecodable, "get as a choice") {
+                try store.get(CryptKey<SecretSamples.Choice>(key: secretToken.key))
+            }
+            let asRefusing = try await expectSecretError(.undecodable, "get as a type that quotes") {
+                try store.get(CryptKey<SecretSamples.Quoting>(key: secretToken.key))
+            }
+            for error in [unencodable, undecodable, asRefusing] { try expectNoMarker(in: error, "an error") }
+        },
+        ConformanceCheck("no reflection of the store shows a value") { store in
+            try store.set(marker, for: secretToken)
+            try store.set(Data(marker.utf8), for: CryptKey(key: "data"))
+            try expectNoMarker(in: store, "the store")
+            try expectEqual(try store.get(secretToken), marker, "get")
+        },
+    ]
+
+    /// A secret to search for in everything printable.
+    private static let marker = "s3cr3t-marker"
+
+    /// Also searches for the marker's bytes as an array prints them.
+    private static func expectNoMarker(in subject: Any, _ what: String) throws {
+        var dumped = ""
+        dump(subject, to: &dumped)
+        let shown = [String(describing: subject), String(reflecting: subject), dumped]
+        let numbers = marker.utf8.prefix(6).map(String.init)
+        for text in shown {
+            try expect(!text.contains(marker), "\(what) shows the value")
+            try expect(!text.contains(numbers.joined(separator: ", ")), "\(what) shows the value's bytes")
+            let lines = text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
+            try expect(!lines.joined().contains("- " + numbers.joined(separator: "- ")), "\(what) dumps the value")
+        }
+    }
+
+    // MARK: Concurrency
+
+    static let secretConcurrency: [ConformanceCheck<any CryptStoring>] = [
+        ConformanceCheck("values set by concurrent threads are all kept") { store in
+            let failures = inParallel(4) { thread in
+                for number in 0..<8 { try store.set(thread * 100 + number, for: CryptKey(key: "\(thread).\(number)")) }
+            }
+            try expectEqual(failures, [], "failures")
+            for thread in 0..<4 {
+                for number in 0..<8 {
+                    let value = try store.get(CryptKey<Int>(key: "\(thread).\(number)"))
+                    try expectEqual(value, thread * 100 + number, "\(thread).\(number)")
+                }
+            }
+        },
+        ConformanceCheck("a value that is read while it is replaced is the old one or the new one") { store in
+            let key = CryptKey<[Int]>(key: "pair")
+            try store.set([0, 0], for: key)
+            let failures = inParallel(4) { thread in
+                for number in 1...16 {
+                    if thread < 2 {
+                        try store.set([number, number], for: key)
+                    } else {
+                        guard let pair = try store.get(key), pair.count == 2, pair[0] == pair[1] else {
+                            throw ConformanceViolation("torn or absent")
+                        }
+                    }
+                }
+            }
+            try expectEqual(failures, [], "failures")
+        },
+    ]
+
+    /// Runs `body` on several threads concurrently and returns the descriptions of their errors.
+    static func inParallel(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) -> [String] {
+        let failures = SecretSamples.Failures()
+        DispatchQueue.concurrentPerform(iterations: count) { thread in
+            do {
+                try body(thread)
+            } catch {
+                failures.append("\(error)")
+            }
+        }
+        return failures.all
+    }
+}
+
+/// Values for the checks of secret stores.
+enum SecretSamples {
+    /// A value with fields of several types.
+    struct Account: Codable, Equatable, Sendable {
+        enum Role: Codable, Equatable, Sendable {
+            case guest
+            case member(level: Int)
+        }
+
+        var name: String
+        var tokens: [String: [Int]]
+        var role: Role
+        var nickname: String?
+    }
+
+    /// A type that decodes from a single string; Swift's error for any other quotes it.
+    enum Choice: String, Codable, Sendable {
+        case only
+    }
+
+    /// A value whose encoding may fail with an error that quotes it.
+    struct Refusing: Codable, Sendable {
+        var text: String
+
+        private enum CodingKeys: CodingKey {
+            case text
+        }
+
+        init(text: String) {
+            self.text = text
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            guard text == "fine" else {
+                throw EncodingError.invalidValue(text, .init(codingPath: [], debugDescription: "refused: \(text)"))
+            }
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(text, forKey: .text)
+        }
+    }
+
+    /// A value whose decoding fails with an error that quotes its input.
+    struct Quoting: Codable, Sendable {
+        struct Refusal: Error {
+            var text: String
+        }
+
+        init(from decoder: any Decoder) throws {
+            throw Refusal(text: try decoder.singleValueContainer().decode(String.self))
+        }
+    }
+
+    /// The failures of several threads.
+    final class Failures: Sendable {
+        private let list = Mutex<[String]>([])
+
+        func append(_ failure: String) {
+            list.withLock { $0.append(failure) }
+        }
+
+        var all: [String] { list.withLock { $0 } }
     }
 }

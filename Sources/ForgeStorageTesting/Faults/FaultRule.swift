@@ -84,3 +84,241 @@ extension FaultRule: CustomStringConvertible {
         return text + ": \(action)"
     }
 }
+
+/// Whether a failing call takes effect.
+public enum FaultEffect: String, Hashable, Sendable, CaseIterable {
+    /// The call has no effect.
+    case none
+
+    /// The call takes effect but reports an error, as a network file system or a dying device may.
+    case done
+}
+
+/// The callers that learn of a failed synchronisation.
+public enum SynchronizationAudience: String, Hashable, Sendable, CaseIterable {
+    /// Only the affected call.
+    case caller
+
+    /// Every open file description, once, as on Linux since 4.13; files opened later never learn of it.
+    case openFiles
+
+    /// No caller: the call succeeds, but nothing reaches the device.
+    case unreported
+}
+
+/// The effect of a fault on a call.
+///
+/// A store into a mapping can only be delayed or crashed, because it cannot fail.
+///
+/// `close` releases its descriptor whatever the fault, as on Linux and Darwin.
+public enum FaultAction: Hashable, Sendable {
+    /// The call throws this error number.
+    case fail(Errno, effect: FaultEffect = .none)
+
+    /// A signal interrupts the call before it takes effect (`EINTR`).
+    case interrupt
+
+    /// A read or write transfers at most this many bytes. A read of zero bytes looks like the end of the file.
+    case shorten(toBytes: Int)
+
+    /// The device has space for this many more bytes, counted from the first affected call: the write that exceeds it
+    /// is short and all later ones fail. Once the device is full, the rule's calls that add a name fail too.
+    /// Overwriting existing bytes counts.
+    case fillUp(afterBytes: Int, Errno = .noSpace)
+
+    /// From this call on, changes of the rule's files fail with `EROFS`.
+    case becomeReadOnly
+
+    /// The file system's clock advances before the call.
+    case delay(Duration)
+
+    /// The process dies before or after the call's effect: this call and all later ones throw ``ProcessCrashed``.
+    case crash(effect: FaultEffect = .none)
+
+    /// A read returns corrupted data.
+    case corrupt(FileCorruption)
+
+    /// Data written to the file does not reach the device, and `audience` learns of it. The rule affects each file
+    /// once; later synchronisations succeed.
+    ///
+    /// On a call other than `synchronize`, background write-back fails: the call succeeds, and every file open at that
+    /// time gets the error at its next synchronisation; files opened later do not.
+    case failSynchronization(Errno = .ioError, reportedTo: SynchronizationAudience = .caller)
+
+    /// `synchronize` reports success but nothing reaches the device. Unlike ``failSynchronization(_:reportedTo:)``, it
+    /// affects every call.
+    case lieAboutSynchronization
+}
+
+extension FaultAction {
+    /// Whether it applies to stores into mappings, which cannot fail.
+    var strikesStores: Bool {
+        switch self {
+        case .delay, .crash: true
+        default: false
+        }
+    }
+}
+
+extension FaultAction: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .fail(let errno, .none): "fail \(errno.name)"
+        case .fail(let errno, .done): "fail \(errno.name) afterwards"
+        case .interrupt: "interrupt"
+        case .shorten(let count): "shorten to \(count) bytes"
+        case .fillUp(let count, let errno): "\(errno.name) after \(count) bytes"
+        case .becomeReadOnly: "read-only"
+        case .delay(let duration): "delay \(duration.nanoseconds)ns"
+        case .crash(.none): "crash"
+        case .crash(.done): "crash afterwards"
+        case .corrupt(let corruption): "corrupt: \(corruption)"
+        case .failSynchronization(let errno, let audience):
+            "synchronisation fails with \(errno.name), told to \(audience.rawValue)"
+        case .lieAboutSynchronization: "synchronisation is a lie"
+        }
+    }
+}
+
+extension Duration {
+    /// The duration in nanoseconds, clamped to the range of `Int64`.
+    var nanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (whole, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        guard !overflows else { return seconds < 0 ? .min : .max }
+        return whole.addingReportingOverflow(attoseconds / 1_000_000_000).partialValue
+    }
+}
+
+/// The files that a fault affects.
+public enum FaultTarget: Hashable, Sendable {
+    /// Every file, and calls without a file.
+    case anything
+
+    /// Calls with a matching path, or with a descriptor opened by one; for a rename or link, either path. See
+    /// ``FaultingFileSystem/path(of:)`` for the form of paths.
+    case path(PathGlob)
+
+    /// The file with this inode number, by any path or descriptor.
+    case inode(UInt64)
+
+    func matches(_ call: FaultCall) -> Bool {
+        switch self {
+        case .anything: true
+        case .path(let glob): call.paths.contains { glob.matches($0) }
+        case .inode(let inode): call.inode == inode
+        }
+    }
+}
+
+extension FaultTarget: ExpressibleByStringLiteral {
+    /// Creates a target from a path pattern (``PathGlob``).
+    public init(stringLiteral value: String) {
+        self = .path(PathGlob(value))
+    }
+}
+
+extension FaultTarget: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .anything: "anything"
+        case .path(let glob): glob.description
+        case .inode(let inode): "inode \(inode)"
+        }
+    }
+}
+
+/// The properties of a call that rules match.
+struct FaultCall: Sendable {
+    var operation: FileSystemOperation
+    var paths: [POSIXPath]
+    var inode: UInt64?
+    /// The number of bytes that the call would store.
+    var storedByteCount = 0
+    /// The number of bytes that the call would read.
+    var readByteCount = 0
+    /// The number of bytes that the call would transfer.
+    var byteCount: Int { max(storedByteCount, readByteCount) }
+    /// Whether the call would add a file, a directory or a name.
+    var createsName = false
+    /// Whether a read-only file system would reject the call.
+    var mutates: Bool
+    var thread: String?
+}
+
+/// The calls that a fault affects; all given conditions must hold.
+public struct FaultOccurrence: Hashable, Sendable {
+    /// The numbers of the calls, counted from 1.
+    public var calls: ClosedRange<Int>?
+
+    /// Every nth call.
+    public var every: Int?
+
+    /// The calls after the first n.
+    public var after: Int?
+
+    /// The probability of each call, 0 to 1; the choice is determined by the seed of the plan.
+    public var probability: Double?
+
+    /// Creates an occurrence from its conditions; every call if there is none.
+    public init(calls: ClosedRange<Int>? = nil, every: Int? = nil, after: Int? = nil, probability: Double? = nil) {
+        self.calls = calls
+        self.every = every
+        self.after = after
+        self.probability = probability
+    }
+
+    func includes(_ number: Int, _ generator: inout SplitMix64) -> Bool {
+        if let calls, !calls.contains(number) { return false }
+        if let every, every < 1 || number % every != 0 { return false }
+        if let after, number <= after { return false }
+        if let probability, generator.nextFraction() >= probability { return false }
+        return true
+    }
+}
+
+extension FaultOccurrence: CustomStringConvertible {
+    public var description: String {
+        var conditions: [String] = []
+        if let calls {
+            conditions.append(
+                calls.count == 1 ? "call \(calls.lowerBound)" : "calls \(calls.lowerBound) to \(calls.upperBound)")
+        }
+        if let every { conditions.append("every \(every)") }
+        if let after { conditions.append("after \(after)") }
+        if let probability { conditions.append("probability \(probability)") }
+        return conditions.isEmpty ? "always" : conditions.joined(separator: ", ")
+    }
+}
+
+/// Corrupted data that a device returns. The stored bytes are unchanged, so reads are correct after the rule is lifted.
+///
+/// Sectors have 512 bytes and are counted from the start of the file.
+public enum FileCorruption: Hashable, Sendable {
+    /// A flipped bit; bit 0 is the lowest of the byte at `offset`.
+    case flippedBit(offset: Int64, bit: Int)
+
+    /// A sector reads as zeros.
+    case zeroedSector(Int64)
+
+    /// A sector reads as before its last write: a lost write. Only writes through the same ``FaultingFileSystem`` while
+    /// the rule is in its plan count.
+    case staleSector(Int64)
+
+    /// A sector reads as another one of the same file: a misdirected read.
+    case misdirectedSector(Int64, from: Int64)
+
+    /// The size of a sector.
+    public static let sectorSizeInBytes: Int64 = 512
+}
+
+extension FileCorruption: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .flippedBit(let offset, let bit): "bit \(bit) of byte \(offset) flipped"
+        case .zeroedSector(let sector): "sector \(sector) zeroed"
+        case .staleSector(let sector): "sector \(sector) stale"
+        case .misdirectedSector(let sector, let other): "sector \(sector) read from \(other)"
+        }
+    }
+}
