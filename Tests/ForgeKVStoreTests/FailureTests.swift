@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeKVStore
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
@@ -223,7 +224,7 @@ import Testing
         fileSystem.fail(nil)
         #expect(try fileSystem.readFile("/store/log") == before)
         #expect(try open().integers() == ["a": 1])
-        #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
+        #expect((fileSystem.forwarded as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
     }
 
     @Test("a damaged log that cannot be set aside is served read-only, and is left unchanged")

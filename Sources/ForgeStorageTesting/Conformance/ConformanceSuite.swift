@@ -149,9 +149,11 @@ extension ConformanceSuite where Subject == any SessionStorage<ConformanceUser> 
 }
 
 extension ConformanceSuite where Subject == AsyncSessionStorageUnderTest {
-    /// The promises of an asynchronous session storage.
+    /// The promises of an asynchronous session storage; one needs ``ConformanceCapability/unreadableUsers``.
     public static var asyncSessionStorage: Self {
-        Self("asynchronous session storage", ConformanceChecks.asyncSessionStorage)
+        Self(
+            "asynchronous session storage",
+            ConformanceChecks.asyncSessionStorage + ConformanceChecks.unreadableSessions)
     }
 }
 
@@ -300,6 +302,13 @@ extension ConformanceCapability {
 
     /// Names may have 1,024 bytes, all available to the caller.
     public static let longestNames = ConformanceCapability("names of 1,024 bytes")
+}
+
+// MARK: Sessions
+
+extension ConformanceCapability {
+    /// A saved user can be replaced by a value that is no user (``AsyncSessionStorageUnderTest/makeUnreadable``).
+    public static let unreadableUsers = ConformanceCapability("a saved user that can be damaged")
 }
 
 // MARK: File stores

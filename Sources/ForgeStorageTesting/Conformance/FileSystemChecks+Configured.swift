@@ -296,6 +296,34 @@ extension ConformanceChecks {
             try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }
             try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
         },
+        asOtherUser("a user may name the present owner of an own file, but no other", mode: 0o777) { tree in
+            try tree.create("d/own")
+            let file = FileReference.path(tree("d/own"))
+            try tree.fileSystem.setOwner(user, group: nil, of: file)
+            try tree.fileSystem.setOwner(user, group: group, of: file)
+            try expectEqual(try tree.status("d/own").group, group, "the group")
+            for other in [UserID(0), UserID(1)] {
+                try tree.expectErrno(.notPermitted, "setOwner(\(other.rawValue))") {
+                    try tree.fileSystem.setOwner(other, group: nil, of: file)
+                }
+            }
+            try expectEqual(try tree.status("d/own").owner, user, "the owner")
+        },
+        asOtherUser("a write by a privileged user keeps the set-user-ID bit", mode: 0o755) { tree in
+            let owner = tree.ownersFileSystem
+            try owner.setPermissions(FilePermissions(rawValue: 0o4755), of: .path(tree("d/x")))
+            let file = try owner.open(tree("d/x"), .writeOnly)
+            try owner.closing(file) { () throws(FileSystemError) in try owner.writeBytes([1], to: file) }
+            try expectEqual(try tree.status("d/x").permissions.rawValue, 0o4755, "the permissions")
+        },
+        asOtherUser("a user sets no set-group-ID bit on a file of a group of others", mode: 0o2777) { tree in
+            // Darwin refuses the call.
+            guard !tree.isDarwin else { return }
+            try tree.create("d/own")
+            try expect(try tree.status("d/own").group != group, "the file has the group of its directory")
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
+            try expectEqual(try tree.status("d/own").permissions.rawValue, 0o4755, "the permissions")
+        },
         asOtherUser("a file created in a set-group-id directory gets its group", mode: 0o2777) { tree in
             let directory = try tree.status("d").group
             try tree.create("d/own")

@@ -104,6 +104,18 @@ extension ConformanceChecks {
             try expect(try tree.exists("f") && tree.exists("h"), "both names stay")
             try expectEqual(try tree.status("f").linkCount, 2, "the link count")
         },
+        holds("a rename takes one name from the replaced file, which keeps its others and its descriptors") { tree in
+            try tree.create("replaced", "old")
+            try tree.fileSystem.link(tree("replaced"), to: tree("other"))
+            try tree.opening(tree("replaced"), .readOnly) { descriptor in
+                try rename(tree, "f", "replaced")
+                try expectEqual(try tree.status("other").linkCount, 1, "the link count of the other name")
+                try expectEqual(try tree.content("other"), "old", "the content of the other name")
+                try tree.fileSystem.unlink(tree("other"))
+                try expectEqual(try tree.read(descriptor, at: 0), "old", "the content of the descriptor")
+            }
+            try expectEqual(try tree.status("replaced").linkCount, 1, "the link count of the new file")
+        },
         refuses("`.` is not renamed", .resourceBusy, darwin: .invalidArgument) { try rename($0, "d/.", "x") },
         refuses("`..` is not renamed", .resourceBusy, darwin: .invalidArgument) { try rename($0, "d/..", "x") },
         refuses("a file is not renamed to a name with a trailing slash", .notDirectory) {

@@ -14,6 +14,10 @@ public struct AsyncSessionStorageUnderTest: Sendable {
     /// By how much a session may outlive its lifetime.
     public var tolerance: Duration
 
+    /// Replaces the saved user by a value that is no user, for the check that needs
+    /// ``ConformanceCapability/unreadableUsers``.
+    public var makeUnreadable: (@Sendable () async throws -> Void)?
+
     /// Lets time pass: waits, or advances the clock of the storage.
     public var pass: @Sendable (Duration) async throws -> Void
 
@@ -53,6 +57,43 @@ extension ConformanceChecks {
     /// The promises of an asynchronous session storage. Each check needs a new, empty storage.
     public static let asyncSessionStorage: [ConformanceCheck<AsyncSessionStorageUnderTest>] =
         sessions.map { check in check.on { $0.storage } } + sharedSessions
+
+    /// The promise of a session storage whose saved user another program can damage
+    /// (``AsyncSessionStorageUnderTest/makeUnreadable``).
+    public static let unreadableSessions: [ConformanceCheck<AsyncSessionStorageUnderTest>] = [
+        ConformanceCheck(
+            "a saved value that is no user is an error, never an absent user, until a user is saved or it is cleared",
+            needs: [.unreadableUsers]
+        ) { subject in
+            guard let makeUnreadable = subject.makeUnreadable else {
+                throw ConformanceViolation("makeUnreadable is nil")
+            }
+            for clears in [false, true] {
+                try await subject.storage.saveUser(john)
+                try await makeUnreadable()
+                for storage in [subject.storage, subject.other, subject.storage] {
+                    try await expectUndecodable { try await storage.loadUser() }
+                }
+                if clears { try await subject.storage.clearUser() } else { try await subject.storage.saveUser(jane) }
+                try await expectEqual(
+                    subject.storage.loadUser(), clears ? nil : jane,
+                    clears ? "the user after clearing" : "the user saved")
+            }
+        }
+    ]
+
+    private static func expectUndecodable(_ load: () async throws -> ConformanceUser?) async throws {
+        let user: ConformanceUser?
+        do {
+            user = try await load()
+        } catch let error as SessionStorageError {
+            if case .undecodable = error { return }
+            throw ConformanceViolation("loadUser(): expected undecodable, got \(error)")
+        } catch {
+            return
+        }
+        throw ConformanceViolation("loadUser(): expected an error, got \(user.map { "\($0)" } ?? "nil")")
+    }
 
     private static let sessions: [ConformanceCheck<any AsyncSessionStorage<ConformanceUser>>] = [
         ConformanceCheck("a new storage is empty") { storage in

@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeCrashTesting
 import ForgeCrypt
 import ForgeFileStore
@@ -160,9 +161,22 @@ struct DeviceEventTests {
         let held = try widget.open(path, .readWrite, options: [.create])
         try widget.lock(held, .exclusive, waiting: false)
         let own = try app.open(path, .readWrite)
-        let task = Task.detached { try app.lock(own, .exclusive, waiting: true) }
+        let (beginning, signal) = AsyncStream<Void>.makeStream()
+        let task = Task {
+            await withCheckedContinuation { continuation in
+                // A thread of its own: the call blocks it.
+                DispatchQueue(label: "waiting").async {
+                    signal.yield()
+                    continuation.resume(returning: Result { try app.lock(own, .exclusive, waiting: true) })
+                }
+            }
+        }
+        for await _ in beginning { break }
+        // The call most probably waits by then; if not, it throws the same error.
+        for _ in 0..<1_000 { await Task.yield() }
         try end(event)
-        let error = await #expect(throws: FileSystemError.self) { try await task.value }
+        let result = await task.value
+        let error = #expect(throws: FileSystemError.self) { try result.get() }
         #expect(error?.errno == .ioError && error?.underlying is ProcessEnded)
         if event == .kill || event == .temporaryFiles { try widget.lock(held, .unlocked, waiting: false) }
     }

@@ -5,15 +5,14 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 /// Prints the time of each suite on its store in memory: up to 0.1 seconds for key-value stores and secrets, 0.5 for
-/// files and 3 for a file system, in a debug build on an idle machine. The limit is generous, because other tests run at
-/// the same time.
+/// files and 3 for a file system, in a debug build on an idle machine. The limit is generous, because the checks of other
+/// tests run in between.
 @Suite("A suite of checks is fast enough to run in every test of an app")
 struct SuiteTimeTests {
-    private static let limit = Duration.seconds(60)
-
     private func measure(_ run: () async -> ConformanceReport) async {
         let clock = ContinuousClock()
         let start = clock.now
@@ -21,7 +20,7 @@ struct SuiteTimeTests {
         let duration = clock.now - start
         print("\(report.suite): \(report.passedCount) checks in \(duration)")
         #expect(report.holds, "\(report)")
-        #expect(duration < Self.limit)
+        #expect(duration < TestDepth.hangLimit)
     }
 
     @Test func keyValueStore() async {
