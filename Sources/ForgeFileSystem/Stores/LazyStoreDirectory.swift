@@ -100,7 +100,7 @@ package final class LazyStoreDirectory: Sendable {
 /// on the way, or the state of the root may explain the failure. The calls throw `ENOENT`, also if there is no root.
 extension LazyStoreDirectory {
     /// Opens a key's file for reading, and checks that it is a regular file of the store.
-    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> (Descriptor, FileStatus)? {
+    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> OpenFile? {
         try atWholePath(of: key) { (location) throws(FileSystemError) in try fileSystem.openFile(at: location) }
     }
 
@@ -109,7 +109,7 @@ extension LazyStoreDirectory {
         try atWholePath(of: key) { (location) throws(FileSystemError) in try fileSystem.status(at: location) }
     }
 
-    private func atWholePath<Result>(
+    private func atWholePath<Result: ~Copyable>(
         of key: RelativeKey, _ body: (KeyLocation) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result? {
         guard let directory = opened.withLock({ $0 }), let location = directory.wholePath(of: key) else { return nil }

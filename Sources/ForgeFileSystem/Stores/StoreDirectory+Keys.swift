@@ -6,23 +6,11 @@ extension StoreDirectory {
     ///
     /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` above the maximum.
     package func read(_ key: RelativeKey, maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
-        try withFile(key) { (descriptor) throws(FileSystemError) in
-            try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
-        }
-    }
-
-    /// Opens a key's file for reading, checks that it is a regular file of the store, and closes it after `body`.
-    package func withFile<Result>(
-        _ key: RelativeKey, _ body: (Descriptor) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        let (descriptor, _) = try openFile(key)
-        return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
-            try fileSystem.closing(descriptor) { () throws(FileSystemError) in try body(descriptor) }
-        }
+        try openFile(key).contents(maximumSizeInBytes: maximumSizeInBytes)
     }
 
     /// Opens a key's file for reading, and checks that it is a regular file of the store.
-    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> (Descriptor, FileStatus) {
+    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> OpenFile {
         try fileSystem.openFile(at: location(of: key))
     }
 

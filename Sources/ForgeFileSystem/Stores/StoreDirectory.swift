@@ -76,7 +76,7 @@ package final class StoreDirectory: Sendable {
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
 
-    /// Whether files that are in memory can be read without waiting for a device or a server (``CachedFile``).
+    /// Whether files that are in memory can be read without waiting for a device or a server (``LazyStoreDirectory/openCachedFile(_:)``).
     var isReadCached: Bool {
         get { mayReadCached.load(ordering: .relaxed) }
         set { mayReadCached.store(newValue, ordering: .relaxed) }
@@ -148,23 +148,13 @@ struct KeyLocation: Sendable {
 
 extension POSIXFileSystem {
     /// Opens a key's file for reading, and checks that it is a regular file of the store.
-    func openFile(at location: KeyLocation) throws(FileSystemError) -> (Descriptor, FileStatus) {
-        try namingErrors(after: location.key) { () throws(FileSystemError) in
-            let descriptor = try retryingInterrupts { () throws(FileSystemError) in
-                // Without nonBlocking, opening another program's FIFO would block.
-                try open(
-                    location.path, at: location.directory, .readOnly, options: [.noFollow, .nonBlocking],
-                    permissions: [], resolution: location.resolution)
-            }
-            do throws(FileSystemError) {
-                let status = try self.status(of: .descriptor(descriptor))
-                try StoreDirectory.check(status, of: location.key)
-                return (descriptor, status)
-            } catch {
-                discard(descriptor)
-                throw error
-            }
-        }
+    func openFile(at location: KeyLocation) throws(FileSystemError) -> OpenFile {
+        // Without nonBlocking, opening another program's FIFO would block.
+        let file = try OpenFile(
+            location.path, at: location.directory, options: [.noFollow, .nonBlocking],
+            resolution: location.resolution, named: location.key.path, on: self)
+        try StoreDirectory.check(file.status, of: location.key)
+        return file
     }
 
     /// The status of a key's file or directory, or of a link itself.
