@@ -41,6 +41,9 @@ public struct CryptError: Error, Sendable {
         /// The encryption key is too short, or its text is invalid.
         case invalidKeyMaterial
 
+        /// The device or a quota is full; nothing changed.
+        case noSpace
+
         /// The store cannot be used at present; whether there is a value is unknown.
         case unavailable(Unavailability)
 
@@ -126,6 +129,7 @@ extension CryptError.Code: CustomStringConvertible {
         case .insecureFile: "not a private file"
         case .reservedName: "names that begin with # are reserved"
         case .invalidKeyMaterial: "not a usable key"
+        case .noSpace: "the device or a quota is full"
         case .unavailable(let reason): "unavailable (\(reason))"
         case .durabilityUnknown: "done, but a power cut may undo it"
         case .unsupported: "not supported by this store"
@@ -137,8 +141,14 @@ extension CryptError.Code: CustomStringConvertible {
 extension CryptError {
     /// Converts the error of a file operation.
     init(_ error: FileSystemError, _ operation: Operation, path: POSIXPath) {
-        let reason: Unavailability = error.isLocked ? .locked : .inputOutput
-        let code: Code = error.isEffectVisible ? .durabilityUnknown : .unavailable(reason)
+        let code: Code =
+            if error.isEffectVisible {
+                .durabilityUnknown
+            } else if error.isOutOfSpace {
+                .noSpace
+            } else {
+                .unavailable(error.isLocked ? .locked : .inputOutput)
+            }
         self.init(code, operation, path: path, underlying: error)
     }
 

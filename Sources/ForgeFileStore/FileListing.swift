@@ -67,8 +67,8 @@ public struct FileListing: AsyncSequence, Sendable {
 }
 
 /// Listings page by page.
-extension FileStoreEngine {
-    func files(in directory: String, _ options: FileListingOptions) -> FileListing {
+extension PlainFileStore {
+    public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
         FileListing { [self] in
             var listing: TreeListing?
             return { [self] in

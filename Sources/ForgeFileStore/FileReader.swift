@@ -77,20 +77,16 @@ public struct FileChunks: AsyncSequence, Sendable {
 /// Replacing or deleting the file does not change what the reader sees. The file is closed when the reader is released.
 public final class FileReader: FileReading {
     public let file: StoredFile
-    private let descriptor: Descriptor
+    private let content: OpenFile
     /// Whether reads of what is in memory never wait.
     private let isLocal: Bool
-    private let engine: FileStoreEngine
+    private let store: PlainFileStore
 
-    init(_ file: StoredFile, _ descriptor: Descriptor, isLocal: Bool, engine: FileStoreEngine) {
-        self.file = file
-        self.descriptor = descriptor
+    init(_ key: String, _ content: consuming OpenFile, isLocal: Bool, store: PlainFileStore) {
+        file = StoredFile(key: key, content.status)
+        self.content = content
         self.isLocal = isLocal
-        self.engine = engine
-    }
-
-    deinit {
-        engine.fileSystem.discard(descriptor)
+        self.store = store
     }
 
     /// The bytes of a range that are in the file.
@@ -101,32 +97,30 @@ public final class FileReader: FileReading {
     public func read(_ range: Range<Int64>) async throws -> Data {
         let range = range.clamped(to: 0..<file.sizeInBytes)
         try Task.checkCancellation()
-        if isLocal, let data = engine.cachedContents(of: descriptor, range) { return data }
-        return try await engine.run(.load, file.key) { [self] cancellation in
+        if isLocal, let data = store.cachedContents(of: content, range) { return data }
+        return try await store.run(.load, file.key) { [self] cancellation in
             cancellation.expectWork(ofSize: Int64(range.count))
             return try contents(range)
         }
     }
 
     private func contents(_ range: Range<Int64>) throws(FileStoreError) -> Data {
-        try attempt { () throws(FileSystemError) in try engine.contents(of: descriptor, range) }
+        try attempt { () throws(FileSystemError) in try store.contents(of: content, range) }
     }
 
-    /// Reads bytes into a buffer on the caller's thread, which may wait for the device.
+    /// Appends bytes to a buffer on the caller's thread, which may wait for the device, until it is full or the file
+    /// ends.
     ///
-    /// - Returns: The number of bytes read; fewer than the buffer holds only where the file ends.
+    /// - Returns: The number of bytes.
     /// - Throws: ``FileStoreError``; for a negative offset too.
-    public func readBlocking(
-        into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
-    ) throws(FileStoreError) -> Int {
-        try attempt { () throws(FileSystemError) in
-            try engine.fileSystem.readFully(descriptor, into: buffer, at: offset)
-        }
+    @discardableResult
+    public func readBlocking(into buffer: inout OutputRawSpan, at offset: Int64) throws(FileStoreError) -> Int {
+        try attempt { () throws(FileSystemError) in try content.read(into: &buffer, at: offset) }
     }
 
     public func attributes() async throws -> [String: String] {
-        try await engine.run(.load, file.key) { [self] _ in
-            try CheckedAttributes.read(from: descriptor, on: engine.fileSystem, key: file.key)
+        try await store.run(.load, file.key) { [self] _ in
+            try CheckedAttributes.read(from: content, key: file.key)
         }
     }
 
@@ -139,14 +133,16 @@ public final class FileReader: FileReading {
     /// - Throws: ``FileStoreError``.
     public func mapped() throws(FileStoreError) -> Data {
         try attempt { () throws(FileSystemError) in
-            guard let fileSystem = engine.fileSystem as? SystemFileSystem, let count = Int(exactly: file.sizeInBytes),
+            guard let fileSystem = store.disk as? SystemFileSystem, let count = Int(exactly: file.sizeInBytes),
                 count > 0
-            else { return try engine.contents(of: descriptor, 0..<file.sizeInBytes) }
+            else { return try store.contents(of: content, 0..<file.sizeInBytes) }
             let mapping: PrivateMapping
             do throws(FileSystemError) {
-                mapping = try fileSystem.mapPrivately(descriptor, count: count)
+                mapping = try content.use { (descriptor) throws(FileSystemError) in
+                    try fileSystem.mapPrivately(descriptor, count: count)
+                }
             } catch  where error.errno == .operationNotSupportedByDevice {
-                return try engine.contents(of: descriptor, 0..<file.sizeInBytes)
+                return try store.contents(of: content, 0..<file.sizeInBytes)
             }
             return Data(
                 bytesNoCopy: mapping.base, count: mapping.count,

@@ -50,22 +50,22 @@ public final class FileWriter: FileWriting {
     private let key: RelativeKey
     private let condition: SaveCondition
     private let durability: Durability
-    private let engine: FileStoreEngine
+    private let store: PlainFileStore
 
     init(
         _ staged: StagedFile, key: RelativeKey, _ condition: SaveCondition, _ durability: Durability,
-        engine: FileStoreEngine
+        store: PlainFileStore
     ) {
         state = Mutex(State(staged: staged))
         self.key = key
         self.condition = condition
         self.durability = durability
-        self.engine = engine
+        self.store = store
     }
 
     public func write(_ data: Data) async throws {
         do {
-            try await engine.run(.save, key.string) { [self] cancellation in
+            try await store.run(.save, key.string) { [self] cancellation in
                 cancellation.expectWork(ofSize: Int64(data.count))
                 try attempt { (state) throws(FileStoreError) in
                     try translatingErrors { () throws(FileSystemError) in
@@ -85,19 +85,21 @@ public final class FileWriter: FileWriting {
     /// Appends bytes on the caller's thread, which may wait for the device.
     ///
     /// - Throws: As ``write(_:)``.
-    public func writeBlocking(_ bytes: UnsafeRawBufferPointer) throws(FileStoreError) {
-        try attempt { (state) throws(FileStoreError) in
-            try translatingErrors { () throws(FileSystemError) in try append(bytes, to: state.staged) }
+    public func writeBlocking(_ bytes: RawSpan) throws(FileStoreError) {
+        try bytes.withUnsafeBytes { (bytes) throws(FileStoreError) in
+            try attempt { (state) throws(FileStoreError) in
+                try translatingErrors { () throws(FileSystemError) in try append(bytes, to: state.staged) }
+            }
         }
     }
 
     private func append(_ bytes: UnsafeRawBufferPointer, to staged: StagedFile) throws(FileSystemError) {
-        try staged.withFile { (file) throws(FileSystemError) in try engine.fileSystem.writeFully(file, from: bytes) }
+        try staged.withFile { (file) throws(FileSystemError) in try store.disk.writeFully(file, from: bytes) }
     }
 
     @discardableResult
     public func commit() async throws -> StoredFile {
-        try await engine.run(.save, key.string) { [self] cancellation in
+        try await store.run(.save, key.string) { [self] cancellation in
             cancellation.expectLongWork()
             return try attempt { (state) throws(FileStoreError) in
                 if !state.isFinished {
@@ -108,7 +110,7 @@ public final class FileWriter: FileWriting {
                 }
                 var staged = state.staged
                 defer { state.staged = staged }
-                return try engine.attemptStoring(.save, key.string) { (directory) throws(FileSystemError) in
+                return try store.attemptStoring(.save, key.string) { (directory) throws(FileSystemError) in
                     // The root was removed or replaced since: the file belongs into the one at the path now.
                     if staged.store !== directory {
                         let copy = try directory.stage(copyOf: staged, durability, keepingOpen: true)
@@ -126,7 +128,7 @@ public final class FileWriter: FileWriting {
     }
 
     public func cancel() async {
-        await engine.runUncancelled { [self] in state.withLock { $0.staged }.discard() }
+        await store.runUncancelled { [self] in state.withLock { $0.staged }.discard() }
     }
 
     private func translatingErrors(_ body: () throws(FileSystemError) -> Void) throws(FileStoreError) {

@@ -53,7 +53,10 @@ func streams(_ setting: Setting) async throws -> [GoalLine] {
     }
     reading.add("the same into a buffer of the caller", count: chunkCount) {
         let reader = try await store.reader(for: "large")
-        for index in 0..<chunkCount { keep(try reader.readBlocking(into: buffer, at: Int64(index * chunkSize))) }
+        for index in 0..<chunkCount {
+            var bytes = OutputRawSpan(buffer: buffer, initializedCount: 0)
+            keep(try reader.readBlocking(into: &bytes, at: Int64(index * chunkSize)))
+        }
     }
     reading.addNIO(.streamOut, at: setting.url.path + "/large", count: chunkCount)
     return [

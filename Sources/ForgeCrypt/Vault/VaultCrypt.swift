@@ -27,22 +27,29 @@ import SystemPackage
 public final class VaultCrypt: CryptStoring {
     private let file: VaultFile
     private let key: SymmetricKey
-    private let state = Mutex(State())
+    /// Held while the file is looked at, never while a change waits for another process or for the device.
+    private let snapshot = Mutex<Snapshot?>(nil)
+    /// Held during a change, which may wait for another process; taken before the lock file and ``snapshot``.
+    private let writing = Mutex(Preparation())
 
-    private struct State: Sendable {
-        var snapshot: Snapshot?
+    private struct Preparation: Sendable {
         var isDirectoryPrepared = false
         var hasRemovedTemporaryFile = false
     }
 
     /// The content of the file when it was last read or written, and the file, kept open so that its inode is not
     /// reused.
-    private struct Snapshot: Sendable {
-        var image: VaultImage
-        var held: HeldFile
-
+    private final class Snapshot: Sendable {
+        let image: VaultImage
+        let file: OpenFile
         /// Whether this object has flushed the name of the file.
-        var isDurable = false
+        let isDurable: Atomic<Bool>
+
+        init(_ image: VaultImage, _ file: consuming OpenFile, isDurable: Bool) {
+            self.image = image
+            self.file = file
+            self.isDurable = Atomic(isDurable)
+        }
     }
 
     /// Creates a vault; nothing is read or created yet.
@@ -152,23 +159,17 @@ public final class VaultCrypt: CryptStoring {
     /// is not destroyed but renamed: `.aside-` and 16 characters are appended to its name. Throws if that fails.
     public func deleteAll() throws(CryptError) {
         try describing(.deleteAll, nil) { () throws(CryptError) in
-            try state.withLock { (state) throws(CryptError) in
-                guard try fileStatus(.deleteAll) != nil else { return try synchronizeName(&state) }
-                try withLock(.deleteAll, &state) { (state, directory) throws(CryptError) in
-                    do throws(CryptError) {
-                        guard let snapshot = try refresh(&state), snapshot.image.count > 0 else {
-                            return try synchronizeName(&state)
-                        }
-                        // Restarting at 0 is safe: the id is new.
-                        let empty = VaultImage(key: key, generation: snapshot.image.generation &+ 1)
-                        try write(empty, &state, at: directory)
-                    } catch let error where error.code.isUnreadableVault {
-                        state.snapshot = nil
-                        do throws(FileSystemError) {
-                            _ = try file.setAside(at: directory)
-                        } catch {
-                            throw CryptError(error, .deleteAll, path: file.path)
-                        }
+            guard try fileStatus(.deleteAll) != nil else { return try synchronizeName() }
+            try withLock(.deleteAll) { (_, directory) throws(CryptError) in
+                do throws(CryptError) {
+                    guard let snapshot = try current(), snapshot.image.count > 0 else { return try synchronizeName() }
+                    // Restarting at 0 is safe: the id is new.
+                    try write(VaultImage(key: key, generation: snapshot.image.generation &+ 1), at: directory)
+                } catch let error where error.code.isUnreadableVault {
+                    do throws(FileSystemError) {
+                        _ = try file.setAside(at: directory)
+                    } catch {
+                        throw CryptError(error, .deleteAll, path: file.path)
                     }
                 }
             }
@@ -182,7 +183,7 @@ public final class VaultCrypt: CryptStoring {
     /// - Complexity: O(size of the vault)
     @discardableResult
     public func verify() throws(CryptError) -> Int {
-        state.withLock { $0.snapshot = nil }
+        snapshot.withLock { $0 = nil }
         let count = try read(.verify, nil) { (image) throws(VaultFailure) in
             for name in image.names {
                 guard var value = try image.value(of: name) else { continue }
@@ -207,11 +208,9 @@ extension VaultCrypt {
     private func read<Result: Sendable>(
         _ operation: CryptError.Operation, _ name: String?, _ body: (VaultImage) throws(VaultFailure) -> Result
     ) throws(CryptError) -> Result? {
-        try describing(operation, name) { () throws(CryptError) in
-            try state.withLock { (state) throws(CryptError) -> Result? in
-                guard let snapshot = try refresh(&state) else { return nil }
-                return try checking { () throws(VaultFailure) in try body(snapshot.image) }
-            }
+        try describing(operation, name) { () throws(CryptError) -> Result? in
+            guard let image = try current()?.image else { return nil }
+            return try checking { () throws(VaultFailure) in try body(image) }
         }
     }
 
@@ -224,12 +223,10 @@ extension VaultCrypt {
         _ wanted: Presence, _ name: SecretName, _ operation: CryptError.Operation
     ) throws(CryptError) -> Bool {
         try describing(operation, name.string) { () throws(CryptError) in
-            try state.withLock { (state) throws(CryptError) in
-                let isPresent = try refresh(&state)?.image.contains(name) ?? false
-                guard isPresent == (wanted == .present) else { return false }
-                try synchronizeName(&state)
-                return true
-            }
+            let isPresent = try current()?.image.contains(name) ?? false
+            guard isPresent == (wanted == .present) else { return false }
+            try synchronizeName()
+            return true
         }
     }
 
@@ -238,80 +235,81 @@ extension VaultCrypt {
         _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultFailure) -> Bool
     ) throws(CryptError) {
         try describing(operation, name) { () throws(CryptError) in
-            try state.withLock { (state) throws(CryptError) in
-                try withLock(operation, &state) { (state, directory) throws(CryptError) in
-                    let snapshot = try refresh(&state)
-                    if !state.hasRemovedTemporaryFile {
-                        removeTemporaryFile(directory)
-                        state.hasRemovedTemporaryFile = true
-                    }
-                    var image = snapshot?.image ?? VaultImage(key: key)
-                    let isChanged = try checking { () throws(VaultFailure) in try body(&image) }
-                    guard isChanged else { return try synchronizeName(&state) }
-                    try write(image, &state, at: directory)
+            try withLock(operation) { (preparation, directory) throws(CryptError) in
+                var image = try current()?.image ?? VaultImage(key: key)
+                if !preparation.hasRemovedTemporaryFile {
+                    removeTemporaryFile(directory)
+                    preparation.hasRemovedTemporaryFile = true
                 }
+                let isChanged = try checking { () throws(VaultFailure) in try body(&image) }
+                guard isChanged else { return try synchronizeName() }
+                try write(image, at: directory)
             }
         }
     }
 
     /// Calls `body` with the lock of the writers held.
     private func withLock(
-        _ operation: CryptError.Operation, _ state: inout State,
-        _ body: (inout State, Descriptor) throws(CryptError) -> Void
+        _ operation: CryptError.Operation, _ body: (inout Preparation, OpenDirectory) throws(CryptError) -> Void
     ) throws(CryptError) {
-        var isPrepared = state.isDirectoryPrepared
-        defer { state.isDirectoryPrepared = isPrepared }
-        try file.whileLocked(operation, isPrepared: &isPrepared) { (directory) throws(CryptError) in
-            try body(&state, directory)
+        try writing.withLock { (preparation) throws(CryptError) in
+            var isPrepared = preparation.isDirectoryPrepared
+            defer { preparation.isDirectoryPrepared = isPrepared }
+            try file.whileLocked(operation, isPrepared: &isPrepared) { (directory) throws(CryptError) in
+                try body(&preparation, directory)
+            }
         }
     }
 
-    /// The snapshot, taken again if the file has changed.
-    private func refresh(_ state: inout State) throws(CryptError) -> Snapshot? {
-        if let snapshot = state.snapshot, let status = try fileStatus(.get), snapshot.held.isStill(status) {
-            return snapshot
+    /// The present content of the file, read again if the file has changed; nil if there is none.
+    private func current() throws(CryptError) -> Snapshot? {
+        try snapshot.withLock { (snapshot) throws(CryptError) -> Snapshot? in
+            if let snapshot, let status = try fileStatus(.get), snapshot.file.isStill(status) { return snapshot }
+            snapshot = nil
+            guard let opened = try file.open(.get) else { return nil }
+            let bytes: [UInt8]
+            do throws(FileSystemError) {
+                bytes = try opened.contents(maximumSizeInBytes: VaultImage.maximumSizeInBytes)
+            } catch  where error.errno == .fileTooLarge {
+                throw CryptError(.tampered, .get, path: file.path, detail: "longer than any vault", underlying: error)
+            } catch {
+                throw CryptError(error, .get, path: file.path)
+            }
+            let image = try checking { () throws(VaultFailure) in try VaultImage(bytes, key: key) }
+            let new = Snapshot(image, opened, isDurable: false)
+            snapshot = new
+            return new
         }
-        state.snapshot = nil
-        guard let held = try file.open(.get) else { return nil }
-        let bytes: [UInt8]
-        do {
-            bytes = try file.read(held, maximumSizeInBytes: VaultImage.maximumSizeInBytes)
-        } catch let error where error.errno == .fileTooLarge {
-            throw CryptError(.tampered, .get, path: file.path, detail: "longer than any vault", underlying: error)
-        } catch {
-            throw CryptError(error, .get, path: file.path)
-        }
-        let image = try checking { () throws(VaultFailure) in try VaultImage(bytes, key: key) }
-        let snapshot = Snapshot(image: image, held: held)
-        state.snapshot = snapshot
-        return snapshot
     }
 
     /// Makes the file's name durable before a change is acknowledged that needs no write: the writer of the present
     /// file may have been killed before its flush.
-    private func synchronizeName(_ state: inout State) throws(CryptError) {
-        guard state.snapshot?.isDurable != true else { return }
+    private func synchronizeName() throws(CryptError) {
+        let known = snapshot.withLock { $0 }
+        if let known, known.isDurable.load(ordering: .sequentiallyConsistent) { return }
         do {
             try file.synchronizeName()
         } catch {
             throw CryptError(.durabilityUnknown, .delete, path: file.path, underlying: error)
         }
-        state.snapshot?.isDurable = true
+        known?.isDurable.store(true, ordering: .sequentiallyConsistent)
     }
 
-    private func write(_ image: VaultImage, _ state: inout State, at directory: Descriptor) throws(CryptError) {
-        // After a failure the file may be the old or the new one.
-        state.snapshot = nil
-        do {
-            let held = try file.replace(with: image.file(), at: directory)
-            state.snapshot = held.map { Snapshot(image: image, held: $0, isDurable: true) }
+    private func write(_ image: VaultImage, at directory: OpenDirectory) throws(CryptError) {
+        // A reader that meets the new file reads it; after a failure the file may be the old or the new one.
+        do throws(FileSystemError) {
+            var new: Snapshot?
+            if let replaced = try file.replace(with: image.file(), at: directory) {
+                new = Snapshot(image, replaced, isDurable: true)
+            }
+            snapshot.withLock { $0 = new }
         } catch {
             throw CryptError(error, .set, path: file.path)
         }
     }
 
     /// Best effort: the file holds only ciphertext, and the next object tries again.
-    private func removeTemporaryFile(_ directory: Descriptor) {
+    private func removeTemporaryFile(_ directory: OpenDirectory) {
         do { try file.removeTemporaryFile(directory) } catch _ {}
     }
 

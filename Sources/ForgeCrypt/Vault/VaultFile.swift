@@ -70,13 +70,14 @@ struct VaultFile: Sendable {
     }
 
     /// Opens the file and verifies that it is regular and private; nil if there is none.
-    func open(_ operation: CryptError.Operation) throws(CryptError) -> HeldFile? {
+    func open(_ operation: CryptError.Operation) throws(CryptError) -> OpenFile? {
         do {
-            let held = try locating { (directory, name) throws(FileSystemError) in
-                try HeldFile(name, at: directory, on: fileSystem)
+            let file = try locating { (directory, name) throws(FileSystemError) in
+                // Without nonBlocking, opening a FIFO would wait for a writer.
+                try OpenFile(name, at: directory, options: [.noFollow, .nonBlocking], named: path, on: fileSystem)
             }
-            try check(held.status, operation)
-            return held
+            try check(file.status, operation)
+            return file
         } catch let error as CryptError {
             throw error
         } catch let error as FileSystemError {
@@ -92,7 +93,7 @@ struct VaultFile: Sendable {
     }
 
     /// Calls `body` with a directory and the path of the file from there.
-    private func locating<Result>(
+    private func locating<Result: ~Copyable>(
         _ body: (Descriptor, POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         guard let root else { return try body(.workingDirectory, path) }
@@ -118,8 +119,8 @@ struct VaultFile: Sendable {
     /// Refuses a key that another user has planted for this user or root.
     ///
     /// A vault needs no such check: its content is authenticated under the key.
-    func checkOwner(_ held: HeldFile, _ operation: CryptError.Operation) throws(CryptError) {
-        guard isTrusted(held.status.owner) else {
+    func checkOwner(_ file: borrowing OpenFile, _ operation: CryptError.Operation) throws(CryptError) {
+        guard isTrusted(file.status.owner) else {
             throw CryptError(.insecureFile, operation, path: path, detail: "it belongs to another user")
         }
     }
@@ -128,12 +129,12 @@ struct VaultFile: Sendable {
     ///
     /// In a sticky directory other users cannot replace this user's files, but they can create the lock, the temporary
     /// file or the vault first.
-    private func check(directory held: HeldFile, _ operation: CryptError.Operation) throws(CryptError) {
-        guard held.status.permissions.isDisjoint(with: [.groupWrite, .otherWrite]) else {
+    private func check(_ opened: OpenDirectory, _ operation: CryptError.Operation) throws(CryptError) {
+        guard opened.status.permissions.isDisjoint(with: [.groupWrite, .otherWrite]) else {
             let detail = "other users may create or replace files in its directory; set the mode to 0700"
             throw CryptError(.insecureFile, operation, path: directory, detail: detail)
         }
-        guard isTrusted(held.status.owner) else {
+        guard isTrusted(opened.status.owner) else {
             throw CryptError(.insecureFile, operation, path: directory, detail: "it belongs to another user")
         }
     }
@@ -157,13 +158,6 @@ struct VaultFile: Sendable {
         try fileSystem.synchronizeNames(leadingTo: path)
     }
 
-    /// The whole content of the open file.
-    func read(_ held: HeldFile, maximumSizeInBytes: Int) throws(FileSystemError) -> [UInt8] {
-        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-            try fileSystem.readContents(of: held.descriptor, maximumSizeInBytes: maximumSizeInBytes)
-        }
-    }
-
     // MARK: Writing
 
     /// Calls `body` while holding the lock of the directory's writers, which also excludes other processes.
@@ -179,40 +173,42 @@ struct VaultFile: Sendable {
     ///   for a directory in which other users may create files; nothing was created in it.
     func whileLocked<Result>(
         _ operation: CryptError.Operation, isPrepared: inout Bool,
-        _ body: (_ directory: Descriptor) throws(CryptError) -> Result
+        _ body: (_ directory: OpenDirectory) throws(CryptError) -> Result
     ) throws(CryptError) -> Result {
-        let held: HeldFile
+        let opened: OpenDirectory
         do {
-            held = try openDirectory(isPrepared: isPrepared)
+            opened = try openDirectory(isPrepared: isPrepared)
         } catch {
             throw CryptError(error, operation, path: path)
         }
         isPrepared = true
-        try check(directory: held, operation)
-        let lock = try lock(held.descriptor, operation)
+        try check(opened, operation)
+        let lock = try lock(opened, operation)
         return try withExtendedLifetime(lock) { () throws(CryptError) in
-            try mark(held.descriptor, operation)
-            return try body(held.descriptor)
+            try mark(opened, operation)
+            return try body(opened)
         }
     }
 
     /// Marks the directory as that of vaults, unless it is marked already; the lock must be held.
-    private func mark(_ directory: Descriptor, _ operation: CryptError.Operation) throws(CryptError) {
+    private func mark(_ directory: OpenDirectory, _ operation: CryptError.Operation) throws(CryptError) {
         do throws(FileSystemError) {
-            try fileSystem.mark(directory, as: .vaults, temporary: StoreMarker.temporaryName(of: .vaults))
+            try fileSystem.mark(directory.descriptor, as: .vaults, temporary: StoreMarker.temporaryName(of: .vaults))
         } catch {
             throw CryptError(error, operation, path: path)
         }
     }
 
     private func lock(
-        _ directory: Descriptor, _ operation: CryptError.Operation
+        _ directory: OpenDirectory, _ operation: CryptError.Operation
     ) throws(CryptError) -> StoreLock {
-        do {
-            return try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try StoreLock(
-                    .exclusive, waitingAtMost: lockTimeout, named: Self.lockName, isWritten: false, at: directory,
-                    on: fileSystem)
+        do throws(FileSystemError) {
+            return try directory.use { (descriptor) throws(FileSystemError) in
+                try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                    try StoreLock(
+                        .exclusive, waitingAtMost: lockTimeout, named: Self.lockName, isWritten: false,
+                        at: descriptor, on: fileSystem)
+                }
             }
         } catch  where error.operation == .lock && error.errno == .resourceTemporarilyUnavailable {
             throw CryptError(
@@ -224,17 +220,17 @@ struct VaultFile: Sendable {
     }
 
     /// Opens the directory; the first time, creates it if it is missing and makes its name durable.
-    private func openDirectory(isPrepared: Bool) throws(FileSystemError) -> HeldFile {
+    private func openDirectory(isPrepared: Bool) throws(FileSystemError) -> OpenDirectory {
         try requireWritable()
         if isPrepared {
             do {
-                return try HeldFile(directory, on: fileSystem, isDirectory: true)
+                return try OpenDirectory(directory, on: fileSystem)
             } catch let error where error.errno == .noSuchFileOrDirectory {
                 // Removed since; it is created again below.
             }
         }
         try fileSystem.makeStoreDirectories(directory)
-        return try HeldFile(directory, on: fileSystem, isDirectory: true)
+        return try OpenDirectory(directory, on: fileSystem)
     }
 
     /// The temporary file of the writer that holds the lock; no other store uses this name.
@@ -245,15 +241,17 @@ struct VaultFile: Sendable {
     /// - Returns: The new file; nil if its status cannot be read, which does not undo the change.
     @discardableResult
     func replace(
-        with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing
-    ) throws(FileSystemError) -> HeldFile? {
-        let descriptor = try fileSystem.replaceAndKeepOpen(
-            name, at: directory, mode, permissions: .ownerReadWrite, temporary: Self.temporaryName
-        ) { (descriptor) throws(FileSystemError) in
-            try fileSystem.writeBytes(bytes, to: descriptor)
+        with bytes: [UInt8], at directory: OpenDirectory, _ mode: RenameMode = .replacing
+    ) throws(FileSystemError) -> OpenFile? {
+        let descriptor = try directory.use { (directory) throws(FileSystemError) in
+            try fileSystem.replaceAndKeepOpen(
+                name, at: directory, mode, permissions: .ownerReadWrite, temporary: Self.temporaryName
+            ) { (descriptor) throws(FileSystemError) in
+                try fileSystem.writeBytes(bytes, to: descriptor)
+            }
         }
-        do {
-            return try HeldFile(descriptor, named: path, on: fileSystem)
+        do throws(FileSystemError) {
+            return try OpenFile(owning: descriptor, named: path, on: fileSystem)
         } catch {
             // The next call opens the file and reports the problem.
             return nil
@@ -261,16 +259,18 @@ struct VaultFile: Sendable {
     }
 
     /// Renames the file within its directory, durably, and returns the new name.
-    func setAside(at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
+    func setAside(at directory: OpenDirectory) throws(FileSystemError) -> POSIXPath {
         let aside = POSIXPath(name.bytes + POSIXPath.reserved(".aside-", using: fileSystem.randomBits).bytes)
-        do {
-            try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
-        } catch let error where error.errno.isMissingFeature {
-            // 80 random bits are unique enough without exclusive rename.
-            try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
+        try directory.use { (directory) throws(FileSystemError) in
+            do throws(FileSystemError) {
+                try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
+            } catch  where error.errno.isMissingFeature {
+                // 80 random bits are unique enough without exclusive rename.
+                try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
+            }
         }
-        do {
-            try fileSystem.synchronizeDirectory(directory)
+        do throws(FileSystemError) {
+            try directory.synchronize()
         } catch {
             var unknown = error
             unknown.path = name
@@ -281,79 +281,12 @@ struct VaultFile: Sendable {
     }
 
     /// Removes the temporary file of a writer whose process has died; the lock must be held.
-    func removeTemporaryFile(_ directory: Descriptor) throws(FileSystemError) {
-        do {
-            let status = try fileSystem.status(Self.temporaryName, at: directory, followsSymbolicLinks: false)
-            guard status.type == .regular else { return }
-            try fileSystem.unlink(Self.temporaryName, at: directory)
+    func removeTemporaryFile(_ directory: OpenDirectory) throws(FileSystemError) {
+        guard let status = try directory.statusIfPresent(Self.temporaryName), status.type == .regular else { return }
+        do throws(FileSystemError) {
+            try directory.unlink(Self.temporaryName)
         } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
             return  // It does not exist, or another user owns it.
         }
-    }
-}
-
-/// An open file that is closed with its last reference.
-///
-/// While it is open, its inode number is not reused, so that number shows whether a path still leads to it.
-final class HeldFile: Sendable {
-    let descriptor: Descriptor
-
-    /// The status when the file was opened.
-    let status: FileStatus
-
-    private let fileSystem: any POSIXFileSystem
-
-    convenience init(
-        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, on fileSystem: any POSIXFileSystem,
-        isDirectory: Bool = false
-    ) throws(FileSystemError) {
-        let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            // Without nonBlocking, opening a FIFO would wait for a writer.
-            try fileSystem.open(
-                path, at: directory, .readOnly, options: isDirectory ? [.directory] : [.noFollow, .nonBlocking])
-        }
-        try self.init(descriptor, named: path, on: fileSystem)
-    }
-
-    /// Takes ownership of an open file, which is closed even if this throws.
-    init(
-        _ descriptor: Descriptor, named path: POSIXPath, on fileSystem: any POSIXFileSystem
-    ) throws(FileSystemError) {
-        do {
-            status = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-                try fileSystem.status(of: .descriptor(descriptor))
-            }
-        } catch {
-            do { try fileSystem.close(descriptor) } catch _ {}
-            throw error
-        }
-        self.descriptor = descriptor
-        self.fileSystem = fileSystem
-    }
-
-    /// Up to `count` bytes from the beginning of the file.
-    func start(_ count: Int) throws(FileSystemError) -> [UInt8] {
-        var failure: FileSystemError?
-        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
-            do throws(FileSystemError) {
-                let memory = UnsafeMutableRawBufferPointer(buffer)
-                initializedCount = try fileSystem.readFully(descriptor, into: memory, at: 0)
-            } catch {
-                failure = error
-            }
-        }
-        if let failure { throw failure }
-        return bytes
-    }
-
-    /// Whether a path with this status still leads to the unchanged file.
-    func isStill(_ now: FileStatus) -> Bool {
-        now.inode == status.inode && now.device == status.device && now.sizeInBytes == status.sizeInBytes
-            && now.modified == status.modified && now.changed == status.changed
-    }
-
-    deinit {
-        // All writes were synchronised before, so nothing is lost if this fails.
-        do { try fileSystem.close(descriptor) } catch _ {}
     }
 }

@@ -30,15 +30,15 @@ public struct VaultInformation: Hashable, Sendable {
     }
 
     private init?(of file: VaultFile) throws(CryptError) {
-        guard let held = try file.open(.verify) else { return nil }
+        guard let opened = try file.open(.verify) else { return nil }
         let start: [UInt8]
         do {
-            start = try held.start(VaultHeader.length)
+            start = try opened.bytes(at: 0, count: VaultHeader.length)
         } catch {
             throw CryptError(error, .verify, path: file.path)
         }
         do {
-            let size = Int(clamping: held.status.sizeInBytes)
+            let size = Int(clamping: opened.status.sizeInBytes)
             let header = try VaultHeader(start[...], fileLength: size)
             formatVersion = Int(VaultHeader.version)
             generation = header.generation

@@ -22,8 +22,8 @@ public enum VaultKeyFile {
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) -> SymmetricKey? {
         let file = try VaultFile(url, on: fileSystem)
-        guard let held = try file.open(.loadKey) else { return nil }
-        return try key(in: held, file)
+        guard let opened = try file.open(.loadKey) else { return nil }
+        return try key(in: opened, file)
     }
 
     /// The key in the file; creates a missing file with a random key: mode 0600, durable when the call returns, in a
@@ -58,10 +58,10 @@ public enum VaultKeyFile {
 
     /// The key in the file, flushed together with every name on its path; nil if there is no file.
     private static func loadDurably(_ file: VaultFile) throws(CryptError) -> SymmetricKey? {
-        guard let held = try file.open(.loadKey) else { return nil }
-        let key = try key(in: held, file)
+        guard let opened = try file.open(.loadKey) else { return nil }
+        let key = try key(in: opened, file)
         do {
-            try file.fileSystem.synchronize(held.descriptor, .full)
+            try opened.synchronize(.full)
             try file.synchronizeNames()
         } catch let error where error.errno == .readOnlyFileSystem {
             // Nothing can be unflushed on a read-only file system.
@@ -71,11 +71,11 @@ public enum VaultKeyFile {
         return key
     }
 
-    private static func key(in held: HeldFile, _ file: VaultFile) throws(CryptError) -> SymmetricKey {
-        try file.checkOwner(held, .loadKey)
+    private static func key(in opened: borrowing OpenFile, _ file: VaultFile) throws(CryptError) -> SymmetricKey {
+        try file.checkOwner(opened, .loadKey)
         var bytes: [UInt8]
         do {
-            bytes = try file.read(held, maximumSizeInBytes: 4096)
+            bytes = try opened.contents(maximumSizeInBytes: 4096)
         } catch let error where error.errno == .fileTooLarge {
             throw CryptError(.tampered, .loadKey, path: file.path, detail: "not a key file", underlying: error)
         } catch {
@@ -86,7 +86,8 @@ public enum VaultKeyFile {
     }
 
     /// Stores the key unless the file exists; returns the error of a failure.
-    private static func store(_ key: SymmetricKey, in file: VaultFile, at directory: Descriptor) -> FileSystemError? {
+    private static func store(_ key: SymmetricKey, in file: VaultFile, at directory: OpenDirectory) -> FileSystemError?
+    {
         var bytes = magic
         key.withUnsafeBytes { bytes += $0 }
         bytes += SHA256.hash(data: bytes).prefix(checksumLength)

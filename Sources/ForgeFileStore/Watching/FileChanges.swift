@@ -131,8 +131,8 @@ struct FileChangeBuffer {
 }
 
 /// The changes of files.
-extension FileStoreEngine {
-    func changes(in directory: String) -> FileChanges {
+extension PlainFileStore {
+    public func changes(in directory: String) -> FileChanges {
         FileChanges { [self] in
             let owner = FileWatch.Owner(FileWatch(self, directory))
             return { try await owner.watch.next() }
@@ -153,7 +153,7 @@ final class FileWatch: @unchecked Sendable {
         deinit { watch.cancel() }
     }
 
-    private let engine: FileStoreEngine
+    private let store: PlainFileStore
     private let directory: String
     /// All work on the tree is done here.
     private let queue = DispatchQueue(label: "ForgeStorage.FileWatch")
@@ -161,8 +161,8 @@ final class FileWatch: @unchecked Sendable {
     /// Nil before the start and after the end.
     private var tree: WatchedTree?
 
-    init(_ engine: FileStoreEngine, _ directory: String) {
-        self.engine = engine
+    init(_ store: PlainFileStore, _ directory: String) {
+        self.store = store
         self.directory = directory
     }
 
@@ -190,10 +190,10 @@ final class FileWatch: @unchecked Sendable {
     private func start() {
         update { () throws(FileStoreError) in
             let scope = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .watch)
-            let root = try engine.root.get()
+            let root = try store.location.get()
             let watch: any DirectoryWatching
             do throws(FileSystemError) {
-                watch = try engine.fileSystem.makeDirectoryWatch(on: queue) {
+                watch = try store.disk.makeDirectoryWatch(on: queue) {
                     self.handle($0)
                 } onCancel: {
                     self.finish()

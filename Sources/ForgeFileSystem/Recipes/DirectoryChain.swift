@@ -21,10 +21,13 @@ extension POSIXFileSystem {
     /// Creates the directory of a store, mode 0700, and every missing parent, as ``makeDirectories(_:permissions:)``
     /// does.
     ///
+    /// - Parameters:
+    ///   - path: The directory.
+    ///   - isDurable: Whether the names are flushed.
     /// - Throws: ``FileSystemError``; `EINVAL` with an ``InvalidKey`` if the directory, or a missing parent, has a name
     ///   that stores reserve: another store above it could treat the directory as its own. Nothing was created.
-    package func makeStoreDirectories(_ path: POSIXPath) throws(FileSystemError) {
-        try makeDirectories(path, .privateDirectory) { (path) throws(FileSystemError) in
+    package func makeStoreDirectories(_ path: POSIXPath, isDurable: Bool = true) throws(FileSystemError) {
+        try makeDirectories(path, .privateDirectory, isDurable: isDurable) { (path) throws(FileSystemError) in
             let name = path.splitLast().name
             guard name.isReservedWhenFolded else { return }
             let reason = InvalidKey(key: String(name), reason: .reserved)
@@ -33,10 +36,12 @@ extension POSIXFileSystem {
     }
 
     private func makeDirectories(
-        _ path: POSIXPath, _ permissions: FilePermissions, checking check: (POSIXPath) throws(FileSystemError) -> Void
+        _ path: POSIXPath, _ permissions: FilePermissions, isDurable: Bool = true,
+        checking check: (POSIXPath) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let created = try createDirectories(
             path, at: .workingDirectory, permissions: permissions, resolution: [], checking: check)
+        guard isDurable else { return }
         for path in created { try synchronizeParent(of: path) }
         try synchronizeAncestors(of: created.first?.splitLast().parent ?? path)
     }

@@ -13,35 +13,10 @@ package final class ConfinedDirectory: Sendable {
     /// The path of the directory as it was given.
     package let path: POSIXPath
 
-    private let held: Mutex<Held>
+    private let held: Mutex<OpenDirectory>
     private let isReopened: Bool
 
     private static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
-
-    /// An open directory, whose inode number is not reused.
-    private final class Held: Sendable {
-        let descriptor: Descriptor
-        let identity: DirectoryIdentity
-        private let fileSystem: any POSIXFileSystem
-
-        init(
-            _ path: POSIXPath, _ resolution: PathResolution, on fileSystem: any POSIXFileSystem
-        ) throws(FileSystemError) {
-            descriptor = try fileSystem.open(
-                path, at: .workingDirectory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
-            self.fileSystem = fileSystem
-            do throws(FileSystemError) {
-                identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(descriptor)))
-            } catch {
-                fileSystem.discard(descriptor)
-                throw error
-            }
-        }
-
-        deinit {
-            fileSystem.discard(descriptor)
-        }
-    }
 
     /// Opens a directory.
     package init(
@@ -50,21 +25,21 @@ package final class ConfinedDirectory: Sendable {
         self.path = path
         self.fileSystem = fileSystem
         do throws(FileSystemError) {
-            held = Mutex(try Held(path, .noSymbolicLinks, on: fileSystem))
+            held = Mutex(try OpenDirectory(path, resolution: .noSymbolicLinks, on: fileSystem))
             isReopened = true
         } catch  where error.errno == .tooManySymbolicLinkLevels || error.errno.isMissingResolution {
-            held = Mutex(try Held(path, [], on: fileSystem))
+            held = Mutex(try OpenDirectory(path, on: fileSystem))
             isReopened = false
         }
     }
 
     /// The directory at the path now.
-    private func current() throws(FileSystemError) -> Held {
+    private func current() throws(FileSystemError) -> OpenDirectory {
         let held = self.held.withLock { $0 }
         guard isReopened else { return held }
         // A link may be followed here: it leads to the open directory, or it is refused below.
         if held.identity == DirectoryIdentity(try fileSystem.status(path)) { return held }
-        let new = try Held(path, .noSymbolicLinks, on: fileSystem)
+        let new = try OpenDirectory(path, resolution: .noSymbolicLinks, on: fileSystem)
         self.held.withLock { $0 = new }
         return new
     }
@@ -73,18 +48,16 @@ package final class ConfinedDirectory: Sendable {
     ///
     /// - Throws: ``FileSystemError``: `ELOOP` if a link is on the path, `EXDEV` for a path that leads outside.
     package func open(_ path: POSIXPath) throws(FileSystemError) -> Descriptor {
-        let held = try current()
-        return try withExtendedLifetime(held) { () throws(FileSystemError) in
+        try current().use { (directory) throws(FileSystemError) in
             try fileSystem.open(
-                path, at: held.descriptor, .readOnly, options: [.directory], permissions: [],
-                resolution: Self.resolution)
+                path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: Self.resolution)
         }
     }
 
     /// Opens a directory below this one, calls `body` and closes it again; `.` is this one.
     ///
     /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
-    package func withDirectory<Result>(
+    package func withDirectory<Result: ~Copyable>(
         _ path: POSIXPath, _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let descriptor = try open(path)
@@ -95,7 +68,7 @@ package final class ConfinedDirectory: Sendable {
     /// Calls `body` with the open parent directory of a path below this one, and the name in it.
     ///
     /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
-    package func withParent<Result>(
+    package func withParent<Result: ~Copyable>(
         of path: POSIXPath, _ body: (Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let (parent, name) = path.splitLast()

@@ -1,6 +1,14 @@
 import Synchronization
 import SystemPackage
 
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
 /// The open root directory of a store with one file per key; all of its disk access goes through this class.
 ///
 /// The root is held open, and every key is resolved from it without following links or leaving it, so nothing outside
@@ -76,7 +84,7 @@ package final class StoreDirectory: Sendable {
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
 
-    /// Whether files that are in memory can be read without waiting for a device or a server (``CachedFile``).
+    /// Whether files that are in memory can be read without waiting for a device or a server (``LazyStoreDirectory/openCachedFile(_:)``).
     var isReadCached: Bool {
         get { mayReadCached.load(ordering: .relaxed) }
         set { mayReadCached.store(newValue, ordering: .relaxed) }
@@ -156,23 +164,13 @@ struct KeyLocation: Sendable {
 
 extension POSIXFileSystem {
     /// Opens a key's file for reading, and checks that it is a regular file of the store.
-    func openFile(at location: KeyLocation) throws(FileSystemError) -> (Descriptor, FileStatus) {
-        try namingErrors(after: location.key) { () throws(FileSystemError) in
-            let descriptor = try retryingInterrupts { () throws(FileSystemError) in
-                // Without nonBlocking, opening another program's FIFO would block.
-                try open(
-                    location.path, at: location.directory, .readOnly, options: [.noFollow, .nonBlocking],
-                    permissions: [], resolution: location.resolution)
-            }
-            do throws(FileSystemError) {
-                let status = try self.status(of: .descriptor(descriptor))
-                try StoreDirectory.check(status, of: location.key)
-                return (descriptor, status)
-            } catch {
-                discard(descriptor)
-                throw error
-            }
-        }
+    func openFile(at location: KeyLocation) throws(FileSystemError) -> OpenFile {
+        // Without nonBlocking, opening another program's FIFO would block.
+        let file = try OpenFile(
+            location.path, at: location.directory, options: [.noFollow, .nonBlocking],
+            resolution: location.resolution, named: location.key.path, on: self)
+        try StoreDirectory.check(file.status, of: location.key)
+        return file
     }
 
     /// The status of a key's file or directory, or of a link itself.
@@ -200,5 +198,192 @@ extension POSIXFileSystem {
             named.path = key.path
             throw named
         }
+    }
+}
+
+/// The root directory of a store, opened by the first call that needs it, and reopened after it was removed or
+/// replaced.
+///
+/// Reads create nothing and never wait for a flush: only a call that is about to write creates the directory, makes its
+/// name durable, removes leftovers and marks the directory.
+package final class LazyStoreDirectory: Sendable {
+    package let fileSystem: any POSIXFileSystem
+    package let path: POSIXPath
+
+    /// The threads for calls that may wait for the directory's device, which all stores of this process in it share.
+    package let lane: BlockingLane
+
+    private let kind: StoreKind
+    private let turnPatience: Duration?
+    private let prepare: @Sendable (POSIXPath) throws(FileSystemError) -> Void
+    private let opened = Mutex<StoreDirectory?>(nil)
+    /// The directory prepared for writing. The lock is held during the preparation, which may take several flushes.
+    private let prepared = Mutex<StoreDirectory?>(nil)
+
+    /// - Parameters:
+    ///   - path: The directory.
+    ///   - kind: The kind of the store, with which the first write marks the directory.
+    ///   - fileSystem: The file system of the directory.
+    ///   - turnPatience: How long a change blocks its thread while another process changes names in its directory; nil
+    ///     for changes that exclude no others.
+    ///   - prepare: Prepares the directory once before the first write, after its creation.
+    package init(
+        _ path: POSIXPath, of kind: StoreKind, on fileSystem: any POSIXFileSystem,
+        turnPatience: Duration? = StoreDirectory.turnPatience,
+        prepare: @escaping @Sendable (POSIXPath) throws(FileSystemError) -> Void = { (_) throws(FileSystemError) in }
+    ) {
+        self.path = path
+        self.kind = kind
+        self.fileSystem = fileSystem
+        self.turnPatience = turnPatience
+        lane = fileSystem is SystemFileSystem ? .lane(of: path) : BlockingLane()
+        self.prepare = prepare
+    }
+
+    /// The directory at the path now; nil if there is none.
+    package func existing() throws(FileSystemError) -> StoreDirectory? {
+        do {
+            let status = try fileSystem.status(path)
+            if let directory = opened.withLock({ $0 }), directory.isDirectory(status) { return directory }
+            let new = try StoreDirectory(existing: path, on: fileSystem, turnPatience: turnPatience)
+            return opened.withLock { directory in
+                // Another thread may have opened it meanwhile; only one object may record the names of temporary files.
+                if let directory, directory.isSame(as: new) { return directory }
+                directory = new
+                return new
+            }
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            opened.withLock { $0 = nil }
+            return nil
+        }
+    }
+
+    /// The directory that was opened last, if files that are in memory can be read in it without waiting.
+    var openedLocally: StoreDirectory? {
+        guard let directory = opened.withLock({ $0 }), directory.isReadCached else { return nil }
+        return directory
+    }
+
+    /// The directory at the path now, created durably if it is missing, and prepared for writing.
+    package func forWriting() throws(FileSystemError) -> StoreDirectory {
+        try prepared.withLock { (prepared) throws(FileSystemError) in
+            if let directory = try existing(), directory === prepared { return directory }
+            prepared = nil
+            try fileSystem.makeStoreDirectories(path)
+            guard let directory = try existing() else {
+                throw FileSystemError(.open, .noSuchFileOrDirectory, path: path)
+            }
+            try prepare(path)
+            try directory.prepareForWriting()
+            try directory.mark(as: kind)
+            prepared = directory
+            return directory
+        }
+    }
+
+    /// Calls `body` with the directory, and again if the directory was removed or replaced meanwhile.
+    package func write<Result>(
+        _ body: (StoreDirectory) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let directory = try forWriting()
+        do {
+            return try body(directory)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            let current = try forWriting()
+            guard current !== directory else { throw error }
+            return try body(current)
+        }
+    }
+}
+
+// MARK: Whole paths
+
+/// Reads at the whole path of a key: one resolution, which takes half the time of one of the root and another from
+/// there.
+///
+/// A result of nil means that the key has to be looked up in ``existing()``, because that was not called yet, a link is
+/// on the way, or the state of the root may explain the failure. The calls throw `ENOENT`, also if there is no root.
+extension LazyStoreDirectory {
+    /// Opens a key's file for reading, and checks that it is a regular file of the store.
+    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> OpenFile? {
+        try atWholePath(of: key) { (location) throws(FileSystemError) in try fileSystem.openFile(at: location) }
+    }
+
+    /// The status of a key's file or directory, or of a link itself.
+    package func status(of key: RelativeKey) throws(FileSystemError) -> FileStatus? {
+        try atWholePath(of: key) { (location) throws(FileSystemError) in try fileSystem.status(at: location) }
+    }
+
+    private func atWholePath<Result: ~Copyable>(
+        of key: RelativeKey, _ body: (KeyLocation) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result? {
+        guard let directory = opened.withLock({ $0 }), let location = directory.wholePath(of: key) else { return nil }
+        do throws(FileSystemError) {
+            return try body(location)
+        } catch {
+            guard error.errno != .noSuchFileOrDirectory else { throw error }
+            if key.isNested { directory.checkPathForLinks() }
+            return nil
+        }
+    }
+}
+
+extension SystemFileSystem {
+    /// Whether a file system is one on which opening and closing files never waits for a server.
+    func isLocal(_ descriptor: Descriptor) -> Bool { sysIsLocal(descriptor.rawValue) }
+}
+
+/// Files that are opened without waiting for a device, because the kernel has their names and inodes in memory
+/// (`RESOLVE_CACHED` of `openat2(2)`).
+///
+/// So calls can read on the caller's thread, which must not wait. There are none on file systems that may ask a server
+/// when a file is opened or closed, nor on systems without such calls.
+extension LazyStoreDirectory {
+    /// Opens a key's file if that needs no waiting; nil if it has to be opened otherwise, or that reports an error.
+    ///
+    /// - Throws: `ENOENT` if there is no such file.
+    package func openCachedFile(_ key: RelativeKey) throws(FileSystemError) -> OpenFile? {
+        guard let (descriptor, status) = try openCached(key, isForStatus: false) else { return nil }
+        guard status.type == .regular, status.linkCount <= 1 else {
+            fileSystem.discard(descriptor)
+            return nil
+        }
+        return OpenFile(owning: descriptor, status, named: key.path, on: fileSystem)
+    }
+
+    /// The status of a key's file or directory, or of a link itself, if that needs no waiting; otherwise as
+    /// ``openCachedFile(_:)``.
+    package func cachedStatus(of key: RelativeKey) throws(FileSystemError) -> FileStatus? {
+        guard let (descriptor, status) = try openCached(key, isForStatus: true) else { return nil }
+        SystemFileSystem().discard(descriptor)
+        return status
+    }
+
+    private func openCached(
+        _ key: RelativeKey, isForStatus: Bool
+    ) throws(FileSystemError) -> (Descriptor, FileStatus)? {
+        guard let directory = openedLocally, let location = directory.wholePath(of: key),
+            !location.path.containsNUL
+        else { return nil }
+        let descriptor = location.path.withCString {
+            sysOpenCached(sysDirectory(location.directory), $0, isForStatus: isForStatus, location.resolution)
+        }
+        guard descriptor >= 0 else {
+            switch errno {
+            case ENOENT: throw FileSystemError(.open, .noSuchFileOrDirectory, path: key.path)
+            case ENOSYS, EINVAL, EPERM: directory.isReadCached = false
+            default: break
+            }
+            return nil
+        }
+        let file = Descriptor(rawValue: descriptor)
+        do {
+            let status = try fileSystem.status(of: .descriptor(file))
+            if directory.isOnSameDevice(status) { return (file, status) }
+            // Something is mounted below the root: maybe a file system on which opening waits.
+            directory.isReadCached = false
+        } catch _ {}  // The other way reports the problem.
+        fileSystem.discard(file)
+        return nil
     }
 }

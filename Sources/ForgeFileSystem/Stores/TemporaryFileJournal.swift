@@ -209,3 +209,218 @@ final class TemporaryFileJournal: Sendable {
         }
     }
 }
+
+/// A file named `#journal-` and a number in a store's root, which records the temporary names of its owner, the store
+/// object that has locked it last.
+///
+/// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 base-32 characters that are part of each name,
+/// and the CRC-32C of the 28 bytes before it; at offset 64 the token of the owner (8 bytes). Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of the following
+/// bytes, the length of a path (2 bytes), and the path, relative to the root, of the directory in which `#tmp-<id>-<n>`
+/// or `#trash-<id>-<n>` was last created. A slot with a wrong checksum was not written completely; one whose path is
+/// not a valid key was not written by a store. Both are ignored.
+///
+/// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
+struct TemporaryFileJournalFile: Sendable {
+    enum Opening {
+        case missing
+        /// Locked by its owner, or not a file of this format.
+        case inUse
+        case taken(TemporaryFileJournalFile)
+    }
+
+    /// The maximum number of store objects that can write in one root concurrently.
+    static let maximumCount = 4096
+
+    private static let maximumSlotCount = 1 << 16
+    private static let slotSize = 1536
+    private static let slotsOffset = 512
+    private static let magic = Array("FORGETMP".utf8) + [1, 0, 0, 0]
+    static let headerLength = magic.count + POSIXPath.randomPartLength + 4
+
+    let id: POSIXPath
+    let fileSystem: any POSIXFileSystem
+    let descriptor: Descriptor
+
+    private static let tokenOffset: Int64 = 64
+
+    static func name(_ number: Int) -> POSIXPath { POSIXPath("\(POSIXPath.journalPrefix)\(number)") }
+
+    /// Opens and locks a file, or creates it for the owner with a token if it is missing; a file of another format is
+    /// left unchanged.
+    static func open(
+        _ number: Int, creatingFor token: UInt64?, at root: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Opening {
+        let name = name(number)
+        var descriptor: Descriptor?
+        do {
+            descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.open(name, at: root, .readWrite, options: [.noFollow, .nonBlocking])
+            }
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            guard token != nil else { return .missing }
+            descriptor = try create(name, at: root, on: fileSystem)
+        } catch  where error.errno.isRefusal || error.errno.isForeign {
+            return .inUse
+        }
+        guard let descriptor else { return .inUse }
+        do throws(FileSystemError) {
+            guard let id = try lock(descriptor, name, token, at: root, on: fileSystem) else {
+                fileSystem.discard(descriptor)
+                return .inUse
+            }
+            return .taken(TemporaryFileJournalFile(id: id, fileSystem: fileSystem, descriptor: descriptor))
+        } catch {
+            fileSystem.discard(descriptor)
+            throw error
+        }
+    }
+
+    /// Nil if another writer has just created the file.
+    private static func create(
+        _ name: POSIXPath, at root: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Descriptor? {
+        do {
+            return try fileSystem.openPrivateFile(name, at: root)
+        } catch  where error.errno == .fileExists {
+            return nil
+        }
+    }
+
+    /// The identifier of the file, a new one if the file is empty; nil if it is locked or of another format.
+    private static func lock(
+        _ descriptor: Descriptor, _ name: POSIXPath, _ token: UInt64?, at root: Descriptor,
+        on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> POSIXPath? {
+        let status = try fileSystem.status(of: .descriptor(descriptor))
+        guard status.type == .regular, status.linkCount == 1 else { return nil }
+        do {
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(descriptor, .exclusive, waiting: false)
+            }
+        } catch  where error.errno == .resourceTemporarilyUnavailable {
+            return nil
+        }
+        let header = try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
+        if let id = id(in: header) { return id }
+        // The file is empty: its creator was killed, or a power cut removed the content.
+        guard header.allSatisfy({ $0 == 0 }) else { return nil }
+        let id = POSIXPath.reserved("", using: fileSystem.randomBits)
+        let content = magic + id.bytes
+        try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
+            try fileSystem.writeBytes(content + checksum(of: content), to: descriptor, at: 0)
+            if let token { try fileSystem.writeBytes(bytes(of: token), to: descriptor, at: tokenOffset) }
+            try fileSystem.synchronize(descriptor, .full)
+            try fileSystem.synchronizeDirectory(root)
+        }
+        return id
+    }
+
+    static func id(in header: [UInt8]) -> POSIXPath? {
+        let content = header.prefix(headerLength - 4)
+        guard header.count == headerLength, header.starts(with: magic),
+            checksum(of: content).elementsEqual(header.suffix(4))
+        else { return nil }
+        let id = POSIXPath(content.suffix(POSIXPath.randomPartLength))
+        return id.isRandomPart ? id : nil
+    }
+
+    private static func checksum(of bytes: some Collection<UInt8>) -> [UInt8] {
+        var checksum = CRC32C()
+        Array(bytes).withUnsafeBytes { checksum.update($0) }
+        return withUnsafeBytes(of: checksum.value.littleEndian) { Array($0) }
+    }
+
+    func close() {
+        // Unlocked first: a child process that is being started may hold a copy of the descriptor until it executes.
+        unlock()
+        fileSystem.discard(descriptor)
+    }
+
+    // MARK: Owner
+
+    /// Locks the file; false if another owner has locked it.
+    func lock() throws(FileSystemError) -> Bool {
+        do {
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(descriptor, .exclusive, waiting: false)
+            }
+            return true
+        } catch  where error.errno == .resourceTemporarilyUnavailable {
+            return false
+        }
+    }
+
+    func unlock() {
+        do { try fileSystem.lock(descriptor, .unlocked, waiting: false) } catch _ {}
+    }
+
+    /// Whether the owner with a token was the last one.
+    func hasToken(_ token: UInt64) throws(FileSystemError) -> Bool {
+        try fileSystem.readBytes(of: descriptor, at: Self.tokenOffset, count: 8) == Self.bytes(of: token)
+    }
+
+    func writeToken(_ token: UInt64) throws(FileSystemError) {
+        try fileSystem.writeBytes(Self.bytes(of: token), to: descriptor, at: Self.tokenOffset)
+    }
+
+    private static func bytes(of token: UInt64) -> [UInt8] {
+        withUnsafeBytes(of: token.littleEndian) { Array($0) }
+    }
+
+    /// The name of a slot's file.
+    func name(_ prefix: String, slot: Int) -> POSIXPath {
+        POSIXPath(Array(prefix.utf8) + id.bytes + Array("-\(slot)".utf8))
+    }
+
+    // MARK: Slots
+
+    /// Records the directory in which the file of a slot is about to be created.
+    func record(_ directory: POSIXPath, slot: Int) throws(FileSystemError) {
+        let length = UInt16(truncatingIfNeeded: directory.count)
+        let content = [UInt8(truncatingIfNeeded: length), UInt8(length >> 8)] + directory.bytes
+        guard content.count + 4 <= Self.slotSize, slot < Self.maximumSlotCount else {
+            throw FileSystemError(.write, .fileNameTooLong, path: directory)
+        }
+        try fileSystem.writeBytes(Self.checksum(of: content) + content, to: descriptor, at: Self.offset(of: slot))
+    }
+
+    /// Makes the journal durable.
+    func synchronize() throws(FileSystemError) {
+        try fileSystem.synchronize(descriptor, .data)
+    }
+
+    /// The recorded directories, by slot; nil for an invalid slot.
+    func directories() throws(FileSystemError) -> [POSIXPath?] {
+        let size = try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes
+        var found: [POSIXPath?] = []
+        while Self.offset(of: found.count) < size, found.count < Self.maximumSlotCount {
+            found.append(try directory(ofSlot: found.count))
+        }
+        return found
+    }
+
+    /// The recorded directory of a slot; nil if the slot is invalid.
+    func directory(ofSlot slot: Int) throws(FileSystemError) -> POSIXPath? {
+        guard (0..<Self.maximumSlotCount).contains(slot) else { return nil }
+        return Self.directory(
+            in: try fileSystem.readBytes(of: descriptor, at: Self.offset(of: slot), count: Self.slotSize))
+    }
+
+    private static func offset(of slot: Int) -> Int64 { Int64(slotsOffset + slot * slotSize) }
+
+    private static func directory(in slot: [UInt8]) -> POSIXPath? {
+        guard slot.count >= 6 else { return nil }
+        let length = Int(slot[4]) | Int(slot[5]) << 8
+        guard length + 6 <= slot.count, checksum(of: slot[4..<length + 6]).elementsEqual(slot[..<4]) else { return nil }
+        let directory = POSIXPath(slot[6..<length + 6])
+        return directory.isEmpty || directory.isKey ? directory : nil
+    }
+}
+
+extension Errno {
+    /// Whether opening a name failed because the file is not regular.
+    var isForeign: Bool {
+        self == .tooManySymbolicLinkLevels || self == .isDirectory || self == .noSuchAddressOrDevice
+            || self == .operationNotSupportedByDevice
+    }
+}

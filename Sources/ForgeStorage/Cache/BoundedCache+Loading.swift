@@ -7,13 +7,9 @@ extension BoundedCache {
     typealias Entry = CacheEntry<Value>
     typealias Load = @Sendable (StaleCacheEntry<Value>?) async throws -> CacheLoad<Value>
 
-    /// Files up to this size are read on the caller's thread, because a switch of threads takes longer.
-    private static var inlineLimit: Int64 { 256 << 10 }
-
     /// The result of looking for a key on disk.
     private enum Found {
         case nothing
-        case larger
         case entry(Entry, sizeInBytes: Int)
     }
 
@@ -29,7 +25,8 @@ extension BoundedCache {
 
     private func lead(_ flight: Int, _ key: CacheKey, _ known: Entry?, _ load: @escaping Load) async throws -> Entry {
         var stale = known
-        let found = readDisk(key, upTo: Self.inlineLimit)
+        // On the caller's thread only what is in memory, since the disk may not answer.
+        let found = found(key) { try $0.cachedContent(of: key.string) }
         if case .entry(let entry, let size) = found {
             promote(entry, key, flight, size)
             guard entry.staleness(at: options.now) != nil else {
@@ -38,9 +35,9 @@ extension BoundedCache {
             }
             stale = entry
         }
-        let isLarger = if case .larger = found { true } else { false }
         let last = stale
-        let start = { @Sendable in Task { await self.load(flight, key, last, isLarger: isLarger, load) } }
+        let readsDisk = found == nil
+        let start = { @Sendable in Task { await self.load(flight, key, last, readsDisk: readsDisk, load) } }
         if let last, isUsableWhileLoading(last) {
             flights.start(flight, start)
             return last
@@ -56,13 +53,14 @@ extension BoundedCache {
     }
 
     /// The task of a flight.
-    private func load(_ flight: Int, _ key: CacheKey, _ known: Entry?, isLarger: Bool, _ load: Load) async {
+    private func load(_ flight: Int, _ key: CacheKey, _ known: Entry?, readsDisk: Bool, _ load: Load) async {
         var stale = known
-        if isLarger, let disk {
-            let found = await disk.lane.run { self.readDisk(key, upTo: .max) }
+        if readsDisk, let disk {
+            let found = await disk.lane.run { self.found(key) { try $0.content(of: key.string) } }
             if case .entry(let entry, let size) = found {
                 promote(entry, key, flight, size)
                 if entry.staleness(at: options.now) == nil { return flights.finish(flight, key, .success(entry)) }
+                if isUsableWhileLoading(entry) { flights.answer(flight, entry) }
                 stale = entry
             }
         }
@@ -101,12 +99,13 @@ extension BoundedCache {
 
     // MARK: Layers
 
-    private func readDisk(_ key: CacheKey, upTo limit: Int64) -> Found {
+    /// The entry that `read` finds; nil if it has to be looked for in another way.
+    private func found(_ key: CacheKey, _ read: (CacheDirectory) throws -> CacheDirectory.Reading?) -> Found? {
         guard let disk else { return .nothing }
         do {
-            switch try disk.content(of: key.string, upTo: limit) {
+            switch try read(disk) {
+            case nil: return nil
             case .missing: return .nothing
-            case .larger: return .larger
             case .damaged(let damage):
                 report(.read, key, damage)
                 return .nothing

@@ -20,7 +20,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
     let disk: CacheDirectory?
     let coding: CacheCoding<Value>
     let options: CacheOptions
-    let flights = Flights<CacheEntry<Value>>()
+    let flights = SingleFlight<CacheEntry<Value>>()
     let counts = Mutex(CacheStatistics())
 
     /// Creates a cache; a directory is created by the first insertion.

@@ -4,13 +4,12 @@ import SystemPackage
 
 /// The layer of a cache on disk: one ``CacheFile`` per key, named by the key's ``FlatFileName`` and `.forgecache`.
 ///
-/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular,
+/// Calls block, except ``cachedContent(of:)``. Files that are not regular,
 /// or whose names have another form, belong to other programs: they are neither read, replaced nor removed.
 package final class CacheDirectory: Sendable {
     /// The result of reading a key's file.
     enum Reading {
         case missing
-        case larger
         case file(CacheFile)
         /// The file does not contain the key's entry; it was removed if it has this format.
         case damaged(CacheFile.Damage)
@@ -38,21 +37,41 @@ package final class CacheDirectory: Sendable {
     /// The threads for calls that may wait for the disk.
     var lane: BlockingLane { root.lane }
 
-    /// Reads the file of a key, unless it has more than `limit` bytes.
-    func content(of key: String, upTo limit: Int64) throws -> Reading {
+    /// Reads the file of a key.
+    func content(of key: String) throws -> Reading {
         let name = Self.fileName(of: key)
-        switch try read(name, upTo: limit) {
-        case nil: return .missing
-        case .some(nil): return .larger
-        case .some(.some(let content)):
-            do throws(CacheFile.Damage) {
-                let file = try CacheFile(content, key: key)
-                index.hit(name)
-                return .file(file)
-            } catch {
-                if error != .foreign || Self.isTorn(content) { try removeDamaged(name, key) }
-                return .damaged(error)
-            }
+        guard let content = try read(name) else { return .missing }
+        do throws(CacheFile.Damage) {
+            let file = try CacheFile(content, key: key)
+            index.hit(name)
+            return .file(file)
+        } catch {
+            if error != .foreign || Self.isTorn(content) { try removeDamaged(name, key) }
+            return .damaged(error)
+        }
+    }
+
+    /// Larger files are not read on the caller's thread.
+    private static let cachedLimit = 256 << 10
+
+    /// Reads the file of a key if it is in memory, without waiting; nil if it has to be read by ``content(of:)``.
+    func cachedContent(of key: String) throws -> Reading? {
+        let name = Self.fileName(of: key)
+        let content: [UInt8]
+        do {
+            guard let file = try root.openCachedFile(try RelativeKey(component: name)),
+                let found = file.cachedContents(upTo: Self.cachedLimit)
+            else { return nil }
+            content = found
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return .missing
+        }
+        do throws(CacheFile.Damage) {
+            let entry = try CacheFile(content, key: key)
+            index.hit(name)
+            return .file(entry)
+        } catch {
+            return nil
         }
     }
 
@@ -108,18 +127,14 @@ package final class CacheDirectory: Sendable {
 
     // MARK: Files
 
-    /// Nil if there is no file of this form; a nil content if it is larger than the limit.
-    private func read(_ name: String, upTo limit: Int64) throws -> [UInt8]?? {
+    /// Nil if there is no file of this form.
+    private func read(_ name: String) throws -> [UInt8]? {
         let key = try RelativeKey(component: name)
         do throws(FileSystemError) {
-            var opened = try root.openFile(key)
-            if opened == nil { opened = try root.existing()?.openFile(key) }
-            guard let (descriptor, status) = opened else { return nil }
-            return try root.fileSystem.closing(descriptor) { () throws(FileSystemError) -> [UInt8]? in
-                guard status.sizeInBytes <= limit else { return nil }
-                return try root.fileSystem.readContents(
-                    of: descriptor, maximumSizeInBytes: CacheFile.maximumSizeInBytes)
+            if let file = try root.openFile(key) {
+                return try file.contents(maximumSizeInBytes: CacheFile.maximumSizeInBytes)
             }
+            return try root.existing()?.read(key, maximumSizeInBytes: CacheFile.maximumSizeInBytes)
         } catch {
             if error.errno == .noSuchFileOrDirectory || error.errno.isForeignEntry { return nil }
             throw error
@@ -128,7 +143,7 @@ package final class CacheDirectory: Sendable {
 
     private func removeDamaged(_ name: String, _ key: String) throws {
         try index.remove(name) {
-            guard case .some(.some(let content)) = try read(name, upTo: .max) else { return false }
+            guard let content = try read(name) else { return false }
             do throws(CacheFile.Damage) {
                 _ = try CacheFile(content, key: key)
                 return false  // It was stored again meanwhile.

@@ -140,6 +140,8 @@ public final class ImageCacheManager: Sendable {
             guard let index else { return try directory.remove(name) }
             try index.remove(name, with: { try directory.remove(name) })
         }
+        // Also if there is none: a killed process may have removed it without a flush.
+        try directory.synchronize()
     }
 
     /// Removes every file whose name has the form of an image's file name, and no other file.
@@ -150,20 +152,12 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: The file system's own error; some of the images may be removed.
     public func clearCache() throws {
         defer { decoded.removeAll() }
-        var isFlushed = false
         for name in try Self.imageNames(in: directory) {
-            func remove() throws {
-                do {
-                    try directory.remove(name)
-                    isFlushed = true
-                } catch is ForeignEntry {
-                    return
-                }
-            }
+            let remove = { try Self.removeUnlessForeign(name, in: self.directory) }
             if let index { try index.remove(name, with: remove) } else { try remove() }
         }
-        // Each removal flushes; with none, an earlier process's removal may still be unflushed.
-        if !isFlushed { try directory.synchronize() }
+        // Also if there were none: an earlier process's removals may still be unflushed.
+        try directory.synchronize()
     }
 
     /// The sum of the sizes of all images' files, in bytes. With limits, files that other managers have added to the

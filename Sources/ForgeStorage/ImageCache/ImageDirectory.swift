@@ -4,7 +4,7 @@ import SystemPackage
 
 /// The directory of an image cache, with one file per image.
 protocol ImageDirectory: Sendable {
-    /// Creates the directory if it is missing.
+    /// Creates the directory if it is missing, not yet durably.
     func create() throws
 
     /// The content of a file; nil if there is none.
@@ -13,7 +13,7 @@ protocol ImageDirectory: Sendable {
     /// Stores a file, creating the directory if it is missing.
     func store(_ content: Data, as name: String) throws
 
-    /// Removes a file, durably if the file system can flush a directory; succeeds if the file does not exist.
+    /// Removes a file, not yet durably; succeeds if the file does not exist.
     func remove(_ name: String) throws
 
     /// Flushes the directory, because other processes may have removed files without a flush. Does nothing if the file
@@ -52,7 +52,8 @@ struct POSIXImageDirectory: ImageDirectory {
     }
 
     func create() throws {
-        try fileSystem.makeStoreDirectories(try POSIXPath(url))
+        // The first image makes it durable, when something depends on it.
+        try fileSystem.makeStoreDirectories(try POSIXPath(url), isDurable: false)
     }
 
     func content(of name: String) throws -> Data? {
@@ -70,14 +71,9 @@ struct POSIXImageDirectory: ImageDirectory {
     }
 
     private func content(at path: POSIXPath) throws -> Data {
-        let file = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
-        }
-        defer { fileSystem.discard(file) }
-        guard try fileSystem.status(of: .descriptor(file)).type == .regular else { throw ForeignEntry() }
-        return try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-            Data(try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes))
-        }
+        let file = try OpenFile(path, options: [.noFollow, .nonBlocking], on: fileSystem)
+        guard file.status.type == .regular else { throw ForeignEntry() }
+        return Data(try file.contents(maximumSizeInBytes: ImageFile.maximumSizeInBytes))
     }
 
     func store(_ content: Data, as name: String) throws {
@@ -98,75 +94,46 @@ struct POSIXImageDirectory: ImageDirectory {
     }
 
     func remove(_ name: String) throws {
-        do {
-            try withDirectory { directory in
-                if let status = try status(of: name, at: directory) {
-                    guard status.type == .regular else { throw ForeignEntry() }
-                    try fileSystem.unlink(POSIXPath(name), at: directory)
-                }
-                // Also if there is none: a killed process may have removed it without a flush.
-                try fileSystem.synchronizeDirectory(directory)
-            }
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+        guard let directory = try directory(), let status = try directory.statusIfPresent(POSIXPath(name)) else {
+            return
+        }
+        guard status.type == .regular else { throw ForeignEntry() }
+        do throws(FileSystemError) {
+            try directory.unlink(POSIXPath(name))
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return
         }
     }
 
-    func synchronize() throws {
-        do {
-            try withDirectory { directory in try fileSystem.synchronizeDirectory(directory) }
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
-            return
-        }
-    }
+    func synchronize() throws { try directory()?.synchronize() }
 
     func names() throws -> [String] {
-        do {
-            return try withDirectory { directory in
-                try fileSystem.entries(of: directory).filter { $0.type == .regular }
-                    .compactMap { String(validating: $0.name) }
-            }
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
-            return []
-        }
+        let entries = try directory()?.entries() ?? []
+        return entries.filter { $0.type == .regular }.compactMap { String(validating: $0.name) }
     }
 
     func sizeInBytes(of name: String) throws -> Int? {
-        do {
-            return try withDirectory { directory in
-                guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
-                return Int(clamping: status.sizeInBytes)
-            }
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+        guard let status = try directory()?.statusIfPresent(POSIXPath(name)), status.type == .regular else {
             return nil
         }
+        return Int(clamping: status.sizeInBytes)
     }
 
     func files(_ names: [String]) throws -> [FileIndex.Listed] {
-        guard !names.isEmpty else { return [] }
-        do {
-            return try withDirectory { directory in
-                try names.compactMap { name -> (file: FileIndex.Listed, modified: FileTime)? in
-                    guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
-                    let file = FileIndex.Listed(name: name, sizeInBytes: Int(clamping: status.sizeInBytes))
-                    return (file, status.modified)
-                }.sorted { $0.modified < $1.modified }.map(\.file)
+        guard !names.isEmpty, let directory = try directory() else { return [] }
+        return try names.compactMap { name -> (file: FileIndex.Listed, modified: FileTime)? in
+            guard let status = try directory.statusIfPresent(POSIXPath(name)), status.type == .regular else {
+                return nil
             }
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
-            return []
-        }
+            return (FileIndex.Listed(name: name, sizeInBytes: Int(clamping: status.sizeInBytes)), status.modified)
+        }.sorted { $0.modified < $1.modified }.map(\.file)
     }
 
-    private func withDirectory<Result>(_ body: (Descriptor) throws -> Result) throws -> Result {
-        let directory = try fileSystem.open(try POSIXPath(url), .readOnly, options: [.directory])
-        defer { fileSystem.discard(directory) }
-        return try body(directory)
-    }
-
-    private func status(of name: String, at directory: Descriptor) throws(FileSystemError) -> FileStatus? {
-        do {
-            return try fileSystem.status(POSIXPath(name), at: directory, followsSymbolicLinks: false)
-        } catch let error where error.errno == .noSuchFileOrDirectory {
+    /// Nil if there is no directory.
+    private func directory() throws(FileSystemError) -> OpenDirectory? {
+        do throws(FileSystemError) {
+            return try OpenDirectory(try POSIXPath(url), on: fileSystem)
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
     }

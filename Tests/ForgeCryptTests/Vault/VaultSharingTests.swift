@@ -38,6 +38,38 @@ struct VaultSharingTests {
         }
     }
 
+    @Test("a read does not wait for a change that waits for another process")
+    func readBesideWaitingChange() throws {
+        let fileSystem = RecordingFileSystem()
+        let place = VaultPlace(fileSystem)
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        let other = try fileSystem.open("/app/secrets/#lock-vaults", .readWrite, options: [])
+        try fileSystem.lock(other, .exclusive, waiting: false)
+        let (isWaiting, isDone) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        fileSystem.onCall { (operation, _) throws(FileSystemError) in
+            if operation == .lock { isWaiting.signal() }
+        }
+        let hasEnded = Mutex(false)
+        Thread.detachNewThread {
+            do { try vault.set("w", for: TestKeys.token) } catch { Issue.record(error) }
+            hasEnded.withLock { $0 = true }
+            isDone.signal()
+        }
+        isWaiting.wait()
+        let release = Mutex<(@Sendable () -> Void)?>({
+            fileSystem.onCall(nil)
+            do { try fileSystem.lock(other, .unlocked, waiting: false) } catch { Issue.record(error) }
+        })
+        // Ends the test if the read waits.
+        DispatchQueue.global().asyncAfter(deadline: .now() + 10) { release.withLock { $0.take() }?() }
+        #expect(try vault.get(TestKeys.token) == "v")
+        #expect(!hasEnded.withLock { $0 })
+        release.withLock { $0.take() }?()
+        isDone.wait()
+        #expect(try vault.get(TestKeys.token) == "w")
+    }
+
     @Test("no writer loses another's change", arguments: [true, false])
     func lostUpdates(_ isOnDisk: Bool) throws {
         let place = isOnDisk ? VaultPlace(onDisk: "updates") : VaultPlace()

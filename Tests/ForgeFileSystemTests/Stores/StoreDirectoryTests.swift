@@ -246,14 +246,12 @@ struct StoreDirectoryTests {
         #expect(try store.list(try RelativeKey("d"), isRecursive: false).count == 2)
     }
 
-    @Test("a file read through withFile is checked and closed")
-    func withFile() throws {
+    @Test("an open file is checked, and closed at the end of its life")
+    func openFile() throws {
         let store = try open()
         try save("123", "x", in: store)
         let before = memory.openDescriptors
-        let size = try store.withFile(try RelativeKey("x")) { (descriptor) throws(FileSystemError) in
-            try memory.status(of: .descriptor(descriptor)).sizeInBytes
-        }
+        let size = try store.openFile(try RelativeKey("x")).currentStatus().sizeInBytes
         #expect(size == 3)
         #expect(memory.openDescriptors == before)
         try memory.link("/a/b/store/x", to: "/second")

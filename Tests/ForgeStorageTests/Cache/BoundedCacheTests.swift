@@ -1,4 +1,7 @@
+import Dispatch
+import ForgeFileSystem
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import TestDepth
 import Testing
@@ -43,6 +46,61 @@ struct BoundedCacheTests {
             for try await value in group { #expect(value == Data("a".utf8)) }
         }
         #expect(loads.value == 1)
+    }
+
+    @Test("a caller that waits for a disk which does not answer ends when it is cancelled")
+    func cancellationOfReading() async throws {
+        let (hasBegun, isAnswered) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let isEnded = DispatchSemaphore(value: 0)
+        let fixture = CacheFixture()
+        _ = try await fixture.open().value(for: "a") { Data("a".utf8) }
+        let fileSystem = InterceptedFileSystem(fixture.fileSystem) { (call) throws(FileSystemError) in
+            guard call.operation == .open else { return }
+            hasBegun.signal()
+            isAnswered.wait()
+            isAnswered.signal()
+        }
+        let cache = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: fileSystem)
+        let call = Task { try await cache.value(for: "a") { Data("b".utf8) } }
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                hasBegun.wait()
+                continuation.resume()
+            }
+        }
+        // Ends the test if the call waits for the disk.
+        Thread.detachNewThread { if isEnded.wait(timeout: .now() + 10) == .timedOut { isAnswered.signal() } }
+        let start = ContinuousClock.now
+        call.cancel()
+        await #expect(throws: CancellationError.self) { try await call.value }
+        #expect(ContinuousClock.now - start < .seconds(8))
+        isEnded.signal()
+        isAnswered.signal()
+    }
+
+    @Test("16,000 callers of one key end soon after they are cancelled")
+    func manyCancellations() async throws {
+        let cache = try CacheFixture().open()
+        let gate = Gate()
+        let calls = (0..<16_000).map { _ in
+            Task {
+                try await cache.value(for: "a") {
+                    await gate.wait()
+                    return Data()
+                }
+            }
+        }
+        await gate.arrival()
+        while cache.statistics.memory.missCount < calls.count { await Task.yield() }
+        let start = ContinuousClock.now
+        for call in calls { call.cancel() }
+        var cancelledCount = 0
+        for call in calls {
+            if case .failure(let error) = await call.result, error is CancellationError { cancelledCount += 1 }
+        }
+        #expect(ContinuousClock.now - start < .seconds(4))
+        #expect(cancelledCount == calls.count)
+        await gate.open()
     }
 
     @Test("a cancelled caller ends at once, the others get the value")

@@ -1,12 +1,33 @@
 import ForgeFileSystem
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
 
 @Suite("The image cache")
 struct ImageCacheManagerTests {
+    @Test("opening a cache flushes nothing, and clearing it flushes its directory once")
+    func flushes() throws {
+        let flushes = Mutex(0)
+        let fileSystem = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { flushes.withLock { $0 += 1 } }
+        }
+        func flushCount() -> Int { flushes.withLock { $0 } }
+        let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
+        let cache = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: directory, limits: CacheLimits(sizeInBytes: 1 << 20))
+        #expect(flushCount() == 0)
+        #expect(fileSystem.fileExists(atPath: directory.path))
+        for number in 0..<20 { try cache.cacheImage(id: "\(number)", data: Data(count: 100)) }
+        let before = flushCount()
+        try cache.clearCache()
+        #expect(flushCount() == before + 1)
+        #expect(try cache.cacheSize() == 0)
+    }
+
     let fileSystem = InMemoryFileSystem()
     let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
     let cache: ImageCacheManager

@@ -1,14 +1,14 @@
 import ForgeFileSystem
-import Foundation
+public import Foundation
 import SystemPackage
 
 /// Operations on single files: save, load, info, exists, delete.
-extension FileStoreEngine {
-    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+extension PlainFileStore {
+    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
         _ = try await save(data, to: key, if: overwrite ? .always : .absent, durability: nil, attributes: [:])
     }
 
-    func load(_ key: String) async throws -> Data {
+    public func load(_ key: String) async throws -> Data {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
         if let data = try loadCached(checked) { return data }
@@ -25,29 +25,31 @@ extension FileStoreEngine {
         else { return nil }
         let limit = min(Int64(configuration.options.maximumLoadSizeInBytes), Self.cachedLoadLimit)
         guard file.status.sizeInBytes <= limit else { return nil }
-        return cachedData(file.status.sizeInBytes + 1) { buffer in
+        let size = file.status.sizeInBytes
+        return cachedData(size + 1) { buffer in
             // A file that has grown, or of which a part is not in memory, is read otherwise.
-            let count = file.readCached(into: buffer, at: 0)
-            return count == buffer.count - 1 ? count : nil
+            file.readCached(into: &buffer, at: 0) == Int(size)
         }
     }
 
     /// The bytes of a range that are in memory, read without waiting; nil if some are not.
-    func cachedContents(of descriptor: Descriptor, _ range: Range<Int64>) -> Data? {
+    func cachedContents(of file: borrowing OpenFile, _ range: Range<Int64>) -> Data? {
         guard range.count <= Self.cachedLoadLimit else { return nil }
         return cachedData(Int64(range.count)) { buffer in
-            let count = SystemFileSystem().readCached(descriptor, into: buffer, at: range.lowerBound)
-            return count == buffer.count ? count : nil
+            file.readCached(into: &buffer, at: range.lowerBound) == range.count
         }
     }
 
-    private func cachedData(_ count: Int64, _ read: (UnsafeMutableRawBufferPointer) -> Int?) -> Data? {
+    /// The bytes that `read` appends to a buffer of `count` bytes; nil if it returns false.
+    private func cachedData(_ count: Int64, _ read: (inout OutputRawSpan) -> Bool) -> Data? {
         guard let count = Int(exactly: count), let start = malloc(max(count, 1)) else { return nil }
-        guard let readCount = read(UnsafeMutableRawBufferPointer(start: start, count: count)) else {
+        let memory = UnsafeMutableRawBufferPointer(start: start, count: count)
+        var buffer = OutputRawSpan(buffer: memory, initializedCount: 0)
+        guard read(&buffer) else {
             free(start)
             return nil
         }
-        return Data(bytesNoCopy: start, count: readCount, deallocator: .free)
+        return Data(bytesNoCopy: start, count: buffer.finalize(for: memory), deallocator: .free)
     }
 
     /// Calls `body` with the root for something that is in memory.
@@ -55,7 +57,7 @@ extension FileStoreEngine {
         _ key: RelativeKey, _ operation: FileStoreError.Operation,
         _ body: (LazyStoreDirectory) throws(FileSystemError) -> Found?
     ) throws(FileStoreError) -> Found? {
-        guard case .success(let root) = root else { return nil }
+        guard case .success(let root) = location else { return nil }
         do throws(FileSystemError) {
             return try body(root)
         } catch {
@@ -64,27 +66,23 @@ extension FileStoreEngine {
     }
 
     private func load(_ key: RelativeKey, _ cancellation: Cancellation) throws(FileStoreError) -> Data {
-        let (descriptor, status) = try open(key, for: .load)
+        let file = try open(key, for: .load)
         do throws(FileSystemError) {
-            return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
-                guard status.sizeInBytes <= min(configuration.options.maximumLoadSizeInBytes, .max - 1) else {
-                    throw FileSystemError(.read, .fileTooLarge)
-                }
-                cancellation.expectWork(ofSize: status.sizeInBytes)
-                return try contents(of: descriptor, sizeInBytes: status.sizeInBytes)
+            guard file.status.sizeInBytes <= min(configuration.options.maximumLoadSizeInBytes, .max - 1) else {
+                throw FileSystemError(.read, .fileTooLarge, path: key.path)
             }
+            cancellation.expectWork(ofSize: file.status.sizeInBytes)
+            return try contents(of: file)
         } catch {
-            var named = error
-            if named.path == nil { named.path = key.path }
-            throw FileStoreError(named, .load, key: key.string)
+            throw FileStoreError(error, .load, key: key.string)
         }
     }
 
     /// Opens the file of a key for reading.
     func open(
         _ key: RelativeKey, for operation: FileStoreError.Operation
-    ) throws(FileStoreError) -> (Descriptor, FileStatus) {
-        let root = try root.get()
+    ) throws(FileStoreError) -> OpenFile {
+        let root = try location.get()
         do throws(FileSystemError) {
             if let opened = try root.openFile(key) { return opened }
         } catch {
@@ -93,59 +91,59 @@ extension FileStoreEngine {
         return try attempt(operation, key.string) { (directory) throws(FileSystemError) in try directory.openFile(key) }
     }
 
-    /// The whole content of a file of a certain size.
-    private func contents(of descriptor: Descriptor, sizeInBytes: Int64) throws(FileSystemError) -> Data {
-        let content = try data(sizeInBytes + 1) { (buffer) throws(FileSystemError) in
-            try fileSystem.readToEnd(descriptor, into: buffer, expecting: buffer.count - 1)
+    /// The whole content of a file.
+    private func contents(of file: borrowing OpenFile) throws(FileSystemError) -> Data {
+        let size = file.status.sizeInBytes
+        let content = try data(size + 1) { (buffer) throws(FileSystemError) in
+            try file.read(into: &buffer, at: 0, expecting: Int(size))
         }
-        if content.count <= sizeInBytes { return content }
+        if content.count <= size { return content }
         // The file has grown since its size was read: another program appends to it. Stores never append.
-        return Data(
-            try fileSystem.readContents(
-                of: descriptor, maximumSizeInBytes: configuration.options.maximumLoadSizeInBytes))
+        return Data(try file.contents(maximumSizeInBytes: configuration.options.maximumLoadSizeInBytes))
     }
 
     /// The bytes of a range; fewer where the file ends.
     ///
     /// - Throws: `EFBIG` if there is no memory for the range.
-    func contents(of descriptor: Descriptor, _ range: Range<Int64>) throws(FileSystemError) -> Data {
+    func contents(of file: borrowing OpenFile, _ range: Range<Int64>) throws(FileSystemError) -> Data {
         try data(range.upperBound - range.lowerBound) { (buffer) throws(FileSystemError) in
-            try fileSystem.readFully(descriptor, into: buffer, at: range.lowerBound)
+            try file.read(into: &buffer, at: range.lowerBound)
         }
     }
 
-    /// The bytes that `read` puts into a buffer of `count` bytes, which the `Data` owns then.
+    /// The bytes that `read` appends to a buffer of `count` bytes, which the `Data` owns then.
     ///
     /// - Throws: `EFBIG` if there is no memory for the buffer.
     private func data(
-        _ count: Int64, _ read: (UnsafeMutableRawBufferPointer) throws(FileSystemError) -> Int
+        _ count: Int64, _ read: (inout OutputRawSpan) throws(FileSystemError) -> Int
     ) throws(FileSystemError) -> Data {
         guard let count = Int(exactly: count), let start = malloc(max(count, 1)) else {
             throw FileSystemError(.read, .fileTooLarge)
         }
-        do {
-            let readCount = try read(UnsafeMutableRawBufferPointer(start: start, count: count))
-            return Data(bytesNoCopy: start, count: readCount, deallocator: .free)
+        let memory = UnsafeMutableRawBufferPointer(start: start, count: count)
+        var buffer = OutputRawSpan(buffer: memory, initializedCount: 0)
+        do throws(FileSystemError) {
+            _ = try read(&buffer)
         } catch {
             free(start)
             throw error
         }
+        return Data(bytesNoCopy: start, count: buffer.finalize(for: memory), deallocator: .free)
     }
 
-    func reader(for key: String) async throws -> FileReader {
+    public func reader(for key: String) async throws -> FileReader {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
-        let file = try cached(checked, .load) { (root) throws(FileSystemError) in try root.openCachedFile(checked) }
-        if let file {
-            return FileReader(StoredFile(key: key, file.status), file.keep(), isLocal: true, engine: self)
+        if let file = try cached(checked, .load, { (root) throws(FileSystemError) in try root.openCachedFile(checked) })
+        {
+            return FileReader(key, file, isLocal: true, store: self)
         }
         return try await run(.load, key) { [self] _ in
-            let (descriptor, status) = try open(checked, for: .load)
-            return FileReader(StoredFile(key: key, status), descriptor, isLocal: false, engine: self)
+            FileReader(key, try open(checked, for: .load), isLocal: false, store: self)
         }
     }
 
-    func info(_ key: String) async throws -> StoredFile {
+    public func info(_ key: String) async throws -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .info)
         try Task.checkCancellation()
         let known = try cached(checked, .info) { (root) throws(FileSystemError) in
@@ -155,7 +153,7 @@ extension FileStoreEngine {
         return try await run(.info, key) { [self] _ in StoredFile(key: key, try status(of: checked)) }
     }
 
-    func exists(_ key: String) -> Bool {
+    public func exists(_ key: String) -> Bool {
         do {
             _ = try status(of: RelativeKey(checking: key, for: .info))
             return true
@@ -165,7 +163,7 @@ extension FileStoreEngine {
     }
 
     private func status(of key: RelativeKey) throws(FileStoreError) -> FileStatus {
-        let root = try root.get()
+        let root = try location.get()
         do throws(FileSystemError) {
             if let status = try root.status(of: key) { return status }
         } catch {
@@ -174,7 +172,7 @@ extension FileStoreEngine {
         return try attempt(.info, key.string) { (directory) throws(FileSystemError) in try directory.status(of: key) }
     }
 
-    func delete(_ key: String) async throws {
+    public func delete(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .delete)
         try await run(.delete, key) { [self] _ in
             try attempt(.delete, key) { (directory) throws(FileSystemError) in
@@ -183,10 +181,11 @@ extension FileStoreEngine {
         }
     }
 
-    /// The path of a key, absolute if the root is.
-    func path(for key: String) throws(FileStoreError) -> POSIXPath {
+    /// The file URL of `key` below the root, computed without disk access; unsupported in memory.
+    public func url(for key: String) async throws -> URL {
         let checked = try RelativeKey(checking: key, for: .url)
-        return try configuration.root.get().appending(checked.path)
+        guard configuration.isOnDisk else { throw FileStoreError(.unsupported, .url, key: key) }
+        return URL(try configuration.root.get().appending(checked.path))
     }
 }
 

@@ -1,5 +1,5 @@
-import ForgeFileSystem
-import Foundation
+public import ForgeFileSystem
+public import Foundation
 import Synchronization
 import SystemPackage
 
@@ -28,8 +28,9 @@ final class PendingFile: Sendable {
 }
 
 /// Saves in two steps: the content is written under a temporary name, and the file is renamed to its key later.
-extension FileStoreEngine {
-    func save(
+extension PlainFileStore {
+    @discardableResult
+    public func save(
         _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
         attributes: [String: String]
     ) async throws -> StoredFile {
@@ -96,13 +97,13 @@ extension FileStoreEngine {
     ) throws(FileSystemError) {
         try staged.withFile { (file) throws(FileSystemError) in
             try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                try fileSystem.writeFully(file, from: bytes)
+                try disk.writeFully(file, from: bytes)
             }
-            try fileSystem.setFileAttributes(attributes.values, of: file)
+            try disk.setFileAttributes(attributes.values, of: file)
         }
     }
 
-    func writer(
+    public func writer(
         for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
     ) async throws -> FileWriter {
         let checked = try RelativeKey(checking: key, for: .save)
@@ -112,18 +113,18 @@ extension FileStoreEngine {
             let staged = try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
                 let staged = try directory.stage(checked, durability)
                 try staged.withFile { (file) throws(FileSystemError) in
-                    try fileSystem.setFileAttributes(attributes.values, of: file)
+                    try disk.setFileAttributes(attributes.values, of: file)
                 }
                 return staged
             }
-            return FileWriter(staged, key: checked, condition, durability, engine: self)
+            return FileWriter(staged, key: checked, condition, durability, store: self)
         }
     }
 }
 
 // MARK: Batches
 
-extension FileStoreEngine {
+extension PlainFileStore {
     /// The maximum number of files of a batch that are open at a time.
     private static let batchLimit = 64
 
@@ -151,7 +152,7 @@ extension FileStoreEngine {
         func finishChange() { done.add(1, ordering: .relaxed) }
     }
 
-    func apply(_ batch: FileBatch, durability: Durability?) async throws {
+    public func apply(_ batch: FileBatch, durability: Durability?) async throws {
         let steps = try batch.changes.map { (key, change) throws(FileStoreError) -> Step in
             try Step(key, change)
         }
@@ -261,12 +262,10 @@ struct CheckedAttributes: Sendable {
     /// The attributes of an open file.
     ///
     /// - Throws: ``FileStoreError``: ``FileStoreError/Code/undecodable`` if a value is not UTF-8.
-    static func read(
-        from file: Descriptor, on fileSystem: any POSIXFileSystem, key: String
-    ) throws(FileStoreError) -> [String: String] {
+    static func read(from file: borrowing OpenFile, key: String) throws(FileStoreError) -> [String: String] {
         let values: [String: [UInt8]]
         do throws(FileSystemError) {
-            values = try fileSystem.fileAttributes(of: file)
+            values = try file.attributes()
         } catch {
             throw FileStoreError(error, .load, key: key)
         }

@@ -15,9 +15,7 @@ public import Foundation
 /// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, root
 /// directories of other stores, and mount points. A file may have several hard links (`cp -al`, `rsync --link-dest`):
 /// a save or a removal changes the key only, and the other names keep the file.
-public final class DiskFileStore: StreamingFileStoring {
-    private let engine: FileStoreEngine
-
+public final class DiskFileStore: PlainFileStore, @unchecked Sendable {
     /// Creates a store of the files below `root`, which is created on first use.
     ///
     /// - Parameters:
@@ -31,7 +29,7 @@ public final class DiskFileStore: StreamingFileStoring {
         root: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), sources: (any POSIXFileSystem)? = nil,
         fileProtection: FileProtection? = nil, options: FileStoreOptions = FileStoreOptions()
     ) {
-        engine = FileStoreEngine(
+        super.init(
             .init(
                 root: Self.location { () throws(FileSystemError) in try POSIXPath(root) }, fileSystem: fileSystem,
                 sources: sources, fileProtection: fileProtection, options: options))
@@ -58,7 +56,7 @@ public final class DiskFileStore: StreamingFileStoring {
             root = .failure(
                 FileStoreError(.invalidKey(error.reason), .open, key: namespace, underlying: error))
         }
-        engine = FileStoreEngine(
+        super.init(
             .init(root: root, fileSystem: SystemFileSystem(), fileProtection: fileProtection, options: options))
     }
 
@@ -76,113 +74,14 @@ public final class DiskFileStore: StreamingFileStoring {
     ///
     /// Otherwise the first write does both. Reads create nothing.
     public func open() async throws {
-        try await engine.run(.open, "") { [engine] cancellation in
+        try await run(.open, "") { [self] cancellation in
             cancellation.expectLongWork()
-            try engine.open()
+            try openRoot()
         }
     }
 
     /// The URL of the root; throws if it could not be determined, for example because the namespace is invalid.
     public var root: URL {
-        get throws { URL(try engine.configuration.root.get(), isDirectory: true) }
-    }
-}
-
-extension DiskFileStore {
-    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
-        try await engine.save(data, to: key, overwrite: overwrite)
-    }
-
-    public func load(_ key: String) async throws -> Data {
-        try await engine.load(key)
-    }
-
-    public func exists(_ key: String) -> Bool {
-        engine.exists(key)
-    }
-
-    public func info(_ key: String) async throws -> StoredFile {
-        try await engine.info(key)
-    }
-
-    public func delete(_ key: String) async throws {
-        try await engine.delete(key)
-    }
-
-    public func list(in directory: String) async throws -> [StoredFile] {
-        try await engine.list(in: directory, recursive: false)
-    }
-
-    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
-        try await engine.list(in: directory, recursive: recursive)
-    }
-
-    public func deleteAll() async throws {
-        try await engine.deleteAll()
-    }
-
-    public func totalSize() async throws -> Int64 {
-        try await engine.totalSize()
-    }
-
-    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
-        try await engine.copy(from: source, to: key, overwrite: overwrite, progress: nil)
-    }
-
-    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
-        try await engine.move(from: source, to: key, overwrite: overwrite)
-    }
-
-    /// The file URL of `key` below the root; computed without disk access.
-    public func url(for key: String) async throws -> URL {
-        URL(try engine.path(for: key))
-    }
-
-    public func createDirectory(_ key: String) async throws {
-        try await engine.createDirectory(key)
-    }
-
-    public func deleteDirectory(_ key: String) async throws {
-        try await engine.deleteDirectory(key)
-    }
-}
-
-extension DiskFileStore {
-    @discardableResult
-    public func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
-        attributes: [String: String]
-    ) async throws -> StoredFile {
-        try await engine.save(data, to: key, if: condition, durability: durability, attributes: attributes)
-    }
-
-    public func apply(_ batch: FileBatch, durability: Durability?) async throws {
-        try await engine.apply(batch, durability: durability)
-    }
-
-    public func reader(for key: String) async throws -> FileReader {
-        try await engine.reader(for: key)
-    }
-
-    public func writer(
-        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
-    ) async throws -> FileWriter {
-        try await engine.writer(for: key, if: condition, durability: durability, attributes: attributes)
-    }
-
-    public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
-        try await engine.copy(from: source, to: key, overwrite: overwrite, progress: progress)
-    }
-
-    public func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
-        try await engine.export(key, to: destination, overwrite: overwrite, progress: progress)
-    }
-
-    public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
-        engine.files(in: directory, options)
-    }
-
-    public func changes(in directory: String) -> FileChanges {
-        engine.changes(in: directory)
+        get throws { URL(try configuration.root.get(), isDirectory: true) }
     }
 }

@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// A flight is *current* until it ends or its key is invalidated. One that is not current any more still answers its
 /// waiters, but changes nothing in the cache.
-final class Flights<Outcome: Sendable>: Sendable {
+final class SingleFlight<Outcome: Sendable>: Sendable {
     private typealias Waiter = CheckedContinuation<Outcome?, any Error>
 
     private struct Flight {
@@ -17,11 +17,20 @@ final class Flights<Outcome: Sendable>: Sendable {
     private struct State {
         var current: [CacheKey: Int] = [:]
         var flights: [Int: Flight] = [:]
+        /// The flight of each waiter, so that a cancellation takes the same time for any number of waiters.
+        var flightOfWaiter: [Int: Int] = [:]
         var lastNumber = 0
 
         mutating func nextNumber() -> Int {
             lastNumber += 1
             return lastNumber
+        }
+
+        /// Uncounts the waiters of a flight that get a result.
+        mutating func removeWaiters(_ waiters: [Int: Waiter]?) -> [Waiter] {
+            guard let waiters else { return [] }
+            for waiter in waiters.keys { flightOfWaiter[waiter] = nil }
+            return Array(waiters.values)
         }
     }
 
@@ -42,9 +51,19 @@ final class Flights<Outcome: Sendable>: Sendable {
     func finish(_ number: Int, _ key: CacheKey, _ result: Result<Outcome, any Error>) {
         let waiters = state.withLock { state in
             if state.current[key] == number { state.current[key] = nil }
-            return state.flights.removeValue(forKey: number)?.waiters
+            return state.removeWaiters(state.flights.removeValue(forKey: number)?.waiters)
         }
-        for waiter in waiters?.values ?? [:].values { waiter.resume(with: result.map { $0 }) }
+        for waiter in waiters { waiter.resume(with: result.map { $0 }) }
+    }
+
+    /// Gives the present waiters a result; the flight goes on without them.
+    func answer(_ number: Int, _ result: Outcome) {
+        let waiters = state.withLock { state in
+            state.flights[number]?.isHeld = true
+            defer { state.flights[number]?.waiters = [:] }
+            return state.removeWaiters(state.flights[number]?.waiters)
+        }
+        for waiter in waiters { waiter.resume(returning: result) }
     }
 
     func isCurrent(_ number: Int, _ key: CacheKey) -> Bool {
@@ -114,6 +133,7 @@ final class Flights<Outcome: Sendable>: Sendable {
                     if Task.isCancelled { return .cancelled }
                     guard let number = flight(state), state.flights[number] != nil else { return .ended }
                     state.flights[number]?.waiters[waiter] = continuation
+                    state.flightOfWaiter[waiter] = number
                     return .waiting
                 }
                 didWait(start == .waiting)
@@ -125,13 +145,13 @@ final class Flights<Outcome: Sendable>: Sendable {
             }
         } onCancel: {
             let continuation = state.withLock { state -> Waiter? in
-                for (number, flight) in state.flights {
-                    guard let continuation = flight.waiters[waiter] else { continue }
-                    state.flights[number]?.waiters[waiter] = nil
-                    if flight.waiters.count == 1, !flight.isHeld { abandoning(number, &state) }
-                    return continuation
+                guard let number = state.flightOfWaiter.removeValue(forKey: waiter),
+                    let continuation = state.flights[number]?.waiters.removeValue(forKey: waiter)
+                else { return nil }
+                if let flight = state.flights[number], flight.waiters.isEmpty, !flight.isHeld {
+                    abandoning(number, &state)
                 }
-                return nil
+                return continuation
             }
             continuation?.resume(throwing: CancellationError())
         }

@@ -2,12 +2,15 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// The implementation that all file stores on a `POSIXFileSystem` share.
+/// A store of plain files below one directory of a `POSIXFileSystem`: what ``DiskFileStore`` and ``InMemoryFileStore``
+/// have in common.
 ///
 /// The first call that needs the root opens it; if that fails, the next call tries again. So a store that is created
 /// while the device is locked works once the device is unlocked.
-final class FileStoreEngine: Sendable {
-    /// The root, the file systems and the options of an engine.
+///
+/// `@unchecked Sendable`, because it has subclasses: they and it have only constants that are `Sendable`.
+public class PlainFileStore: StreamingFileStoring, @unchecked Sendable {
+    /// The root, the file systems and the options of a store.
     struct Configuration: Sendable {
         var root: Result<POSIXPath, FileStoreError>
         var fileSystem: any POSIXFileSystem
@@ -15,18 +18,19 @@ final class FileStoreEngine: Sendable {
         var sources: (any POSIXFileSystem)?
         var fileProtection: FileProtection?
         var options: FileStoreOptions
-        /// Whether calls may wait for a device and must therefore not run on the caller's thread.
-        var waitsForDevice = true
+        /// Whether keys have URLs, and calls may wait for a device and must therefore not run on the caller's thread.
+        var isOnDisk = true
     }
 
     let configuration: Configuration
-    let root: Result<LazyStoreDirectory, FileStoreError>
+    let location: Result<LazyStoreDirectory, FileStoreError>
     let totals = TreeTotals()
+
     init(_ configuration: Configuration) {
         self.configuration = configuration
         // A longer wait for a turn needs no thread.
-        let turnPatience = configuration.waitsForDevice ? Duration.milliseconds(1) : .zero
-        root = configuration.root.map { path in
+        let turnPatience = configuration.isOnDisk ? Duration.milliseconds(1) : .zero
+        location = configuration.root.map { path in
             LazyStoreDirectory(path, of: .files, on: configuration.fileSystem, turnPatience: turnPatience) {
                 (path) throws(FileSystemError) in
                 try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
@@ -34,16 +38,16 @@ final class FileStoreEngine: Sendable {
         }
     }
 
-    var fileSystem: any POSIXFileSystem { configuration.fileSystem }
+    var disk: any POSIXFileSystem { configuration.fileSystem }
     var durability: Durability { configuration.options.durability }
 }
 
 // MARK: The root
 
-extension FileStoreEngine {
+extension PlainFileStore {
     /// Creates the root if it is missing, and removes the recorded temporary files of processes that have ended.
-    func open() throws(FileStoreError) {
-        let root = try root.get()
+    func openRoot() throws(FileStoreError) {
+        let root = try location.get()
         do {
             _ = try root.forWriting()
         } catch {
@@ -52,11 +56,11 @@ extension FileStoreEngine {
     }
 
     /// Calls `body` with the root directory; returns nil if the root does not exist, and does not create it.
-    func attemptIfExists<Result>(
+    func attemptIfExists<Result: ~Copyable>(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
     ) throws(FileStoreError) -> Result? {
-        let root = try root.get()
+        let root = try location.get()
         let directory: StoreDirectory
         do {
             guard let existing = try root.existing() else { return nil }
@@ -72,7 +76,7 @@ extension FileStoreEngine {
     }
 
     /// Like `attemptIfExists`, but throws `.notFound` if the root does not exist.
-    func attempt<Result>(
+    func attempt<Result: ~Copyable>(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
     ) throws(FileStoreError) -> Result {
@@ -88,7 +92,7 @@ extension FileStoreEngine {
         _ operation: @autoclosure () -> FileStoreError.Operation, _ key: @autoclosure () -> String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
     ) throws(FileStoreError) -> Result {
-        let root = try root.get()
+        let root = try location.get()
         var opened: StoreDirectory?
         do {
             return try root.write { (directory) throws(FileSystemError) in
@@ -104,9 +108,9 @@ extension FileStoreEngine {
 
 // MARK: Threads and deadlines
 
-extension FileStoreEngine {
+extension PlainFileStore {
     private var lane: BlockingLane {
-        switch root {
+        switch location {
         case .success(let root): root.lane
         case .failure: .general  // Its calls fail at once.
         }
@@ -136,7 +140,7 @@ extension FileStoreEngine {
         var length = Duration.milliseconds(1)
         while true {
             do {
-                guard configuration.waitsForDevice else {
+                guard configuration.isOnDisk else {
                     try Task.checkCancellation()
                     return try body(Cancellation())
                 }
@@ -176,7 +180,7 @@ extension FileStoreEngine {
 
     /// Runs work that must be done even if the task is cancelled.
     func runUncancelled(_ body: @escaping @Sendable () -> Void) async {
-        guard configuration.waitsForDevice else { return body() }
+        guard configuration.isOnDisk else { return body() }
         await lane.run(body)
     }
 }
@@ -189,8 +193,12 @@ extension FileSystemError {
 }
 
 /// Directories and the whole store.
-extension FileStoreEngine {
-    func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+extension PlainFileStore {
+    public func list(in directory: String) async throws -> [StoredFile] {
+        try await list(in: directory, recursive: false)
+    }
+
+    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
         let checked = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .list)
         return try await run(.list, directory) { [self] cancellation in
             if recursive { cancellation.expectLongWork() }
@@ -206,7 +214,7 @@ extension FileStoreEngine {
                 (entry, parent, name) throws(FileSystemError) in
                 guard entry.path.isKey else { return }
                 do throws(FileSystemError) {
-                    let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+                    let status = try disk.status(name, at: parent, followsSymbolicLinks: false)
                     let isForeign = try directory.isUnreadable(name, at: parent, status)
                     found.append(StoredFile(key: String(entry.path), status, isForeign: isForeign))
                 } catch  where error.errno == .noSuchFileOrDirectory {
@@ -222,7 +230,7 @@ extension FileStoreEngine {
         return found
     }
 
-    func totalSize() async throws -> Int64 {
+    public func totalSize() async throws -> Int64 {
         try await run(.list, "") { [self] cancellation in
             cancellation.expectLongWork()
             return try attemptIfExists(.list, "") { (directory) throws(FileSystemError) in
@@ -231,7 +239,7 @@ extension FileStoreEngine {
         }
     }
 
-    func createDirectory(_ key: String) async throws {
+    public func createDirectory(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .createDirectory)
         try await run(.createDirectory, key) { [self] _ in
             try attemptStoring(.createDirectory, key) { (directory) throws(FileSystemError) in
@@ -240,7 +248,7 @@ extension FileStoreEngine {
         }
     }
 
-    func deleteDirectory(_ key: String) async throws {
+    public func deleteDirectory(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .deleteDirectory)
         try await run(.deleteDirectory, key) { [self] cancellation in
             cancellation.expectLongWork()
@@ -250,7 +258,7 @@ extension FileStoreEngine {
         }
     }
 
-    func deleteAll() async throws {
+    public func deleteAll() async throws {
         try await run(.deleteAll, "") { [self] cancellation in
             cancellation.expectLongWork()
             _ = try attemptIfExists(.deleteAll, "") { (directory) throws(FileSystemError) in

@@ -1,12 +1,16 @@
 import ForgeFileSystem
-import Foundation
+public import Foundation
 import SystemPackage
 
 /// Copying and moving files into the store.
-extension FileStoreEngine {
-    func copy(from url: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
+extension PlainFileStore {
+    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await copy(from: source, to: key, overwrite: overwrite, progress: nil)
+    }
+
+    public func copy(from url: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .copy)
-        let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .copy, key: key)
+        let source = try ExternalSource(url, on: configuration.sources ?? disk, .copy, key: key)
         let pending = PendingFile()
         try await run(.copy, key, keeping: [pending]) { [self] cancellation in
             let open = try source.open()
@@ -16,9 +20,9 @@ extension FileStoreEngine {
         }
     }
 
-    func move(from url: URL, to key: String, overwrite: Bool) async throws {
+    public func move(from url: URL, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .move)
-        let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .move, key: key)
+        let source = try ExternalSource(url, on: configuration.sources ?? disk, .move, key: key)
         try await run(.move, key) { [self] cancellation in
             let open = try source.open()
             if try rename(open, to: checked, overwrite) { return }
@@ -57,7 +61,7 @@ extension FileStoreEngine {
                         do {
                             let copy = ContentCopy(
                                 of: source.file, source.status, on: source.origin.fileSystem, to: target,
-                                on: configuration.sources == nil ? nil : fileSystem)
+                                on: configuration.sources == nil ? nil : disk)
                             try monitor.run(copy, sizeInBytes: source.status.sizeInBytes)
                             if source.origin.operation == .move { try copyAttributes(of: source, to: target) }
                             try check()
@@ -88,7 +92,7 @@ extension FileStoreEngine {
             throw .source(error)
         }
         do throws(FileSystemError) {
-            try fileSystem.setFileAttributes(attributes, of: target)
+            try disk.setFileAttributes(attributes, of: target)
         } catch {
             throw .target(error)
         }
@@ -105,9 +109,9 @@ extension FileStoreEngine {
         // Other programs could access the stored file through a second hard link.
         guard configuration.sources == nil, status.linkCount == 1 else { return false }
         // Another user could change the mode of a file they own; the copy belongs to this process's user.
-        guard status.owner == fileSystem.effectiveUser else { return false }
+        guard status.owner == disk.effectiveUser else { return false }
         do {
-            try fileSystem.setPermissions(.privateFile, of: .descriptor(file))
+            try disk.setPermissions(.privateFile, of: .descriptor(file))
         } catch {
             return false  // The file of another user; if it is readable, it can be copied.
         }
@@ -116,7 +120,7 @@ extension FileStoreEngine {
         var refusal: FileStoreError?
         do {
             try attemptStoring(.move, key.string) { (store) throws(FileSystemError) in
-                if let level = durability.contentLevel { try fileSystem.synchronize(file, level) }
+                if let level = durability.contentLevel { try disk.synchronize(file, level) }
                 try store.adopt(as: key, overwrite ? .replacing : .exclusive, durability: durability) {
                     (root) throws(FileSystemError) in
                     let new = try Self.claim(source, at: root, of: store, &refusal)
@@ -134,7 +138,7 @@ extension FileStoreEngine {
         } catch {
             guard error.code != .durabilityUnknown else { throw error }
             // Best effort: the first error is reported. If this fails, the source keeps mode 0600.
-            do { try fileSystem.setPermissions(status.permissions, of: .descriptor(file)) } catch _ {}
+            do { try disk.setPermissions(status.permissions, of: .descriptor(file)) } catch _ {}
             if let refusal { throw refusal }
             guard let cause = error.underlying as? FileSystemError, cause.errno.requiresCopy else { throw error }
             return false
@@ -163,34 +167,35 @@ extension Errno {
 }
 
 /// Copying files of the store to places outside of it.
-extension FileStoreEngine {
-    func export(_ key: String, to url: URL, overwrite: Bool, progress: Progress?) async throws {
+extension PlainFileStore {
+    public func export(_ key: String, to url: URL, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .export)
-        let destination = try ExportDestination(url, on: configuration.sources ?? fileSystem, key: key)
+        let destination = try ExportDestination(url, on: configuration.sources ?? disk, key: key)
         try await run(.export, key) { [self] cancellation in
-            let (file, status) = try open(checked, for: .export)
-            defer { fileSystem.discard(file) }
-            cancellation.expectWork(ofSize: status.sizeInBytes)
+            let file = try open(checked, for: .export)
+            cancellation.expectWork(ofSize: file.status.sizeInBytes)
             // An error of the store, kept here because `replace` can only throw a `FileSystemError`.
             var storeError: (any Error)?
             do {
-                try destination.replace(overwrite: overwrite, durability: durability) {
-                    (target) throws(FileSystemError) in
-                    do {
-                        let copy = ContentCopy(
-                            of: file, status, on: fileSystem, to: target, on: configuration.sources)
-                        try CopyMonitor(cancellation: cancellation, progress: progress)
-                            .run(copy, sizeInBytes: status.sizeInBytes)
-                        try requireUnchanged(file, since: status, key)
-                    } catch ContentCopy.Failure.target(let error) {
-                        throw error
-                    } catch {
-                        if case ContentCopy.Failure.source(let cause) = error {
-                            storeError = FileStoreError(cause, .export, key: key)
-                        } else {
-                            storeError = error
+                try file.use { source in
+                    try destination.replace(overwrite: overwrite, durability: durability) {
+                        (target) throws(FileSystemError) in
+                        do {
+                            let copy = ContentCopy(
+                                of: source, file.status, on: disk, to: target, on: configuration.sources)
+                            try CopyMonitor(cancellation: cancellation, progress: progress)
+                                .run(copy, sizeInBytes: file.status.sizeInBytes)
+                            try requireUnchanged(file, key)
+                        } catch ContentCopy.Failure.target(let error) {
+                            throw error
+                        } catch {
+                            if case ContentCopy.Failure.source(let cause) = error {
+                                storeError = FileStoreError(cause, .export, key: key)
+                            } else {
+                                storeError = error
+                            }
+                            throw FileSystemError(.read, .canceled)
                         }
-                        throw FileSystemError(.read, .canceled)
                     }
                 }
             } catch {
@@ -201,16 +206,14 @@ extension FileStoreEngine {
 
     /// Throws `.conflict` if another program wrote to the file; stores replace and delete files only, which changes
     /// neither size nor modification time.
-    private func requireUnchanged(
-        _ file: Descriptor, since earlier: FileStatus, _ key: String
-    ) throws(FileStoreError) {
+    private func requireUnchanged(_ file: borrowing OpenFile, _ key: String) throws(FileStoreError) {
         let now: FileStatus
         do {
-            now = try fileSystem.status(of: .descriptor(file))
+            now = try file.currentStatus()
         } catch {
             throw FileStoreError(error, .export, key: key)
         }
-        guard now.sizeInBytes == earlier.sizeInBytes, now.modified == earlier.modified else {
+        guard now.sizeInBytes == file.status.sizeInBytes, now.modified == file.status.modified else {
             throw FileStoreError(.conflict, .export, key: key)
         }
     }

@@ -1,0 +1,198 @@
+package import SystemPackage
+
+/// An open file, owned by one scope or one object, which closes it at the end of its life.
+///
+/// Its calls go on after interruptions by signals and short transfers, and their errors have the path of the file.
+package struct OpenFile: ~Copyable, Sendable {
+    package let fileSystem: any POSIXFileSystem
+
+    /// The path of the file in errors.
+    package let path: POSIXPath
+
+    /// The status of the file when it was opened.
+    package let status: FileStatus
+
+    private let descriptor: Descriptor
+
+    /// Opens a file.
+    ///
+    /// - Parameters:
+    ///   - path: The path of the file.
+    ///   - directory: The start of a relative path.
+    ///   - options: Links, waiting and so on.
+    ///   - resolution: Limits on path resolution.
+    ///   - name: The path in errors; nil for `path`.
+    ///   - fileSystem: The file system.
+    /// - Throws: ``FileSystemError`` as ``POSIXFileSystem/open(_:at:_:options:permissions:resolution:)``.
+    package init(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, options: FileDescriptor.OpenOptions,
+        resolution: PathResolution = [], named name: POSIXPath? = nil, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
+        let descriptor: Descriptor
+        do throws(FileSystemError) {
+            descriptor = try fileSystem.openRetrying(path, at: directory, options: options, resolution: resolution)
+        } catch {
+            var named = error
+            named.path = name ?? path
+            throw named
+        }
+        try self.init(owning: descriptor, named: name ?? path, on: fileSystem)
+    }
+
+    /// Takes ownership of an open file, which is closed even if this throws.
+    package init(
+        owning descriptor: Descriptor, named path: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
+        let status: FileStatus
+        do throws(FileSystemError) {
+            status = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+                try fileSystem.status(of: .descriptor(descriptor))
+            }
+        } catch {
+            fileSystem.discard(descriptor)
+            throw error
+        }
+        self.init(owning: descriptor, status, named: path, on: fileSystem)
+    }
+
+    /// Takes ownership of an open file with a known status.
+    init(
+        owning descriptor: Descriptor, _ status: FileStatus, named path: POSIXPath,
+        on fileSystem: any POSIXFileSystem
+    ) {
+        self.descriptor = descriptor
+        self.status = status
+        self.path = path
+        self.fileSystem = fileSystem
+    }
+
+    deinit {
+        fileSystem.discard(descriptor)
+    }
+
+    /// Calls `body` with the descriptor, which it must not keep.
+    package func use<Result, Failure: Error>(
+        _ body: (Descriptor) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(descriptor)
+    }
+
+    /// Calls `body` with the descriptor; an error without a path gets that of the file.
+    private func naming<Result>(
+        _ body: (Descriptor) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        do throws(FileSystemError) {
+            return try body(descriptor)
+        } catch {
+            var named = error
+            if named.path == nil { named.path = path }
+            throw named
+        }
+    }
+}
+
+extension OpenFile {
+    // MARK: Content
+
+    /// Appends bytes of the file to a buffer, until it is full or the file ends.
+    ///
+    /// - Parameters:
+    ///   - buffer: The destination.
+    ///   - offset: The offset in the file.
+    ///   - expected: The number of bytes after which the file should end; a read that has returned just these is not
+    ///     followed by another one that finds the end. Nil if that is unknown.
+    /// - Returns: The number of bytes.
+    /// - Throws: ``FileSystemError`` of the read that failed.
+    @discardableResult
+    package func read(
+        into buffer: inout OutputRawSpan, at offset: Int64, expecting expected: Int? = nil
+    ) throws(FileSystemError) -> Int {
+        try naming { (descriptor) throws(FileSystemError) in
+            try buffer.withUnsafeMutableBytes { (memory, count) throws(FileSystemError) -> Int in
+                let rest = UnsafeMutableRawBufferPointer(rebasing: memory[count...])
+                let done =
+                    if let expected {
+                        try fileSystem.readToEnd(descriptor, into: rest, at: offset, expecting: expected)
+                    } else {
+                        try fileSystem.readFully(descriptor, into: rest, at: offset)
+                    }
+                count += done
+                return done
+            }
+        }
+    }
+
+    /// Appends bytes that are in memory to a buffer, without waiting (`RWF_NOWAIT` of `preadv2(2)`).
+    ///
+    /// - Returns: The number of bytes, fewer than the buffer holds where the file ends or a part is not in memory; nil
+    ///   if the first is not, or the file system cannot tell.
+    package func readCached(into buffer: inout OutputRawSpan, at offset: Int64) -> Int? {
+        buffer.withUnsafeMutableBytes { memory, count in
+            let rest = UnsafeMutableRawBufferPointer(rebasing: memory[count...])
+            let done = sysReadCached(descriptor.rawValue, rest, offset)
+            guard done >= 0 else { return nil }
+            count += done
+            return done
+        }
+    }
+
+    /// The whole content if it is in memory and has up to `limit` bytes, read without waiting; nil otherwise.
+    package func cachedContents(upTo limit: Int) -> [UInt8]? {
+        guard let size = Int(exactly: status.sizeInBytes), size <= limit else { return nil }
+        let content = [UInt8](unsafeUninitializedCapacity: size + 1) { buffer, count in
+            count = max(sysReadCached(descriptor.rawValue, UnsafeMutableRawBufferPointer(buffer), 0), 0)
+        }
+        // Otherwise a part is not in memory, or the file has grown.
+        return content.count == size ? content : nil
+    }
+
+    /// Up to `count` bytes from `offset` on; fewer only at the end of the file.
+    package func bytes(at offset: Int64, count: Int) throws(FileSystemError) -> [UInt8] {
+        try naming { (descriptor) throws(FileSystemError) in
+            try fileSystem.readBytes(of: descriptor, at: offset, count: count)
+        }
+    }
+
+    /// The whole content; see ``POSIXFileSystem/readContents(of:maximumSizeInBytes:)``.
+    package func contents(maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
+        try naming { (descriptor) throws(FileSystemError) in
+            try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
+        }
+    }
+
+    /// Flushes the file.
+    package func synchronize(_ level: SyncLevel) throws(FileSystemError) {
+        try naming { (descriptor) throws(FileSystemError) in try fileSystem.synchronize(descriptor, level) }
+    }
+
+    // MARK: Status
+
+    /// The present status.
+    package func currentStatus() throws(FileSystemError) -> FileStatus {
+        try naming { (descriptor) throws(FileSystemError) in try fileSystem.status(of: .descriptor(descriptor)) }
+    }
+
+    /// Whether a path with this status still leads to the file, and nothing has written to it since it was opened.
+    ///
+    /// While the file is open, its inode number is not reused.
+    package func isStill(_ now: FileStatus) -> Bool {
+        now.inode == status.inode && now.device == status.device && now.sizeInBytes == status.sizeInBytes
+            && now.modified == status.modified && now.changed == status.changed
+    }
+
+    /// The attributes that a store has given the file; see ``FileAttributes``.
+    package func attributes() throws(FileSystemError) -> [String: [UInt8]] {
+        try naming { (descriptor) throws(FileSystemError) in try fileSystem.fileAttributes(of: descriptor) }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Opens for reading, again after an interruption by a signal.
+    fileprivate func openRetrying(
+        _ path: POSIXPath, at directory: Descriptor, options: FileDescriptor.OpenOptions, resolution: PathResolution
+    ) throws(FileSystemError) -> Descriptor {
+        try retryingInterrupts { () throws(FileSystemError) in
+            try open(path, at: directory, .readOnly, options: options, permissions: [], resolution: resolution)
+        }
+    }
+}
