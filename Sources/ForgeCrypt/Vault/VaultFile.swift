@@ -193,7 +193,9 @@ struct VaultFile: Sendable {
     /// Marks the directory as that of vaults, unless it is marked already; the lock must be held.
     private func mark(_ directory: OpenDirectory, _ operation: CryptError.Operation) throws(CryptError) {
         do throws(FileSystemError) {
-            try fileSystem.mark(directory.descriptor, as: .vaults, temporary: StoreMarker.temporaryName(of: .vaults))
+            try directory.use { (descriptor) throws(FileSystemError) in
+                try fileSystem.mark(descriptor, as: .vaults, temporary: StoreMarker.temporaryName(of: .vaults))
+            }
         } catch {
             throw CryptError(error, operation, path: path)
         }
