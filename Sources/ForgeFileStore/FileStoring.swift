@@ -233,20 +233,6 @@ private struct NotAChild: Error, CustomStringConvertible {
     var description: String { "listed in \(directory.debugDescription), but not a child of it" }
 }
 
-extension RelativeKey {
-    /// Validates a key for an operation of a store.
-    init(checking key: String, for operation: FileStoreError.Operation) throws(FileStoreError) {
-        do {
-            try self.init(key)
-        } catch {
-            throw FileStoreError(.invalidKey(error.reason), operation, key: key, underlying: error)
-        }
-    }
-
-    /// The key of the parent directory; empty for the root.
-    var parent: String { String(path.splitLast().parent) }
-}
-
 /// Codable values as JSON files.
 extension FileStoring {
     /// Stores a value as a JSON file.

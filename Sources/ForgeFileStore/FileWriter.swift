@@ -69,9 +69,7 @@ public final class FileWriter: FileWriting {
                 cancellation.expectWork(ofSize: Int64(data.count))
                 try attempt { (state) throws(FileStoreError) in
                     try translatingErrors { () throws(FileSystemError) in
-                        try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                            try append(bytes, to: state.staged)
-                        }
+                        try state.staged.write(data)
                     }
                 }
             }
@@ -88,13 +86,9 @@ public final class FileWriter: FileWriting {
     public func writeBlocking(_ bytes: RawSpan) throws(FileStoreError) {
         try bytes.withUnsafeBytes { (bytes) throws(FileStoreError) in
             try attempt { (state) throws(FileStoreError) in
-                try translatingErrors { () throws(FileSystemError) in try append(bytes, to: state.staged) }
+                try translatingErrors { () throws(FileSystemError) in try state.staged.write(bytes) }
             }
         }
-    }
-
-    private func append(_ bytes: UnsafeRawBufferPointer, to staged: StagedFile) throws(FileSystemError) {
-        try staged.withFile { (file) throws(FileSystemError) in try store.disk.writeFully(file, from: bytes) }
     }
 
     @discardableResult

@@ -163,20 +163,6 @@ extension POSIXFileSystem {
     }
 }
 
-/// Calls `body` with the bytes of `data`; `Data` itself does not support typed errors.
-package func withBytes<Result>(
-    of data: Data, _ body: (UnsafeRawBufferPointer) throws(FileSystemError) -> Result
-) throws(FileSystemError) -> Result {
-    let outcome = data.withUnsafeBytes { bytes -> Swift.Result<Result, FileSystemError> in
-        do throws(FileSystemError) {
-            return .success(try body(bytes))
-        } catch {
-            return .failure(error)
-        }
-    }
-    return try outcome.get()
-}
-
 extension FilePermissions {
     /// `0600`.
     package static let privateFile: FilePermissions = .ownerReadWrite

@@ -1,3 +1,4 @@
+package import Foundation
 public import SystemPackage
 
 /// The maximum size of a content that is read as a whole; a larger file is `EFBIG`, because sparse files can have any
@@ -171,6 +172,20 @@ extension POSIXFileSystem {
             throw named
         }
     }
+}
+
+/// Calls `body` with the bytes of `data`; `Data` itself does not support typed errors.
+package func withBytes<Result>(
+    of data: Data, _ body: (UnsafeRawBufferPointer) throws(FileSystemError) -> Result
+) throws(FileSystemError) -> Result {
+    let outcome = data.withUnsafeBytes { bytes -> Swift.Result<Result, FileSystemError> in
+        do throws(FileSystemError) {
+            return .success(try body(bytes))
+        } catch {
+            return .failure(error)
+        }
+    }
+    return try outcome.get()
 }
 
 extension POSIXFileSystem {

@@ -2,12 +2,8 @@ import ForgeFileSystem
 public import Foundation
 import SystemPackage
 
-/// Operations on single files: save, load, info, exists, delete.
+/// Operations on single files: load, info, exists, delete.
 extension PlainFileStore {
-    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
-        _ = try await save(data, to: key, if: overwrite ? .always : .absent, durability: nil, attributes: [:])
-    }
-
     public func load(_ key: String) async throws -> Data {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()

@@ -3,32 +3,12 @@ public import Foundation
 import Synchronization
 import SystemPackage
 
-/// A staged file that a call keeps between its attempts to place it.
-final class PendingFile: Sendable {
-    private let file = Mutex<StagedFile?>(nil)
-
-    /// The file that was staged in a directory; staged now unless it was before.
-    func get(
-        in directory: StoreDirectory, _ stage: () throws(FileSystemError) -> StagedFile
-    ) throws(FileSystemError) -> (StagedFile, isFresh: Bool) {
-        try file.withLock { (file) throws(FileSystemError) in
-            if let file, file.store === directory { return (file, false) }
-            file?.discard()
-            file = nil
-            let new = try stage()
-            file = new
-            return (new, true)
-        }
-    }
-
-    /// Removes the file. To be called on a thread that may block.
-    func discard() {
-        file.withLock { $0.take() }?.discard()
-    }
-}
-
 /// Saves in two steps: the content is written under a temporary name, and the file is renamed to its key later.
 extension PlainFileStore {
+    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        _ = try await save(data, to: key, if: overwrite ? .always : .absent, durability: nil, attributes: [:])
+    }
+
     @discardableResult
     public func save(
         _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
@@ -42,7 +22,9 @@ extension PlainFileStore {
             cancellation.expectWork(ofSize: Int64(data.count))
             return try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
                 let status = try store(pending, at: checked, condition, durability, cancellation, in: directory) {
-                    (file) throws(FileSystemError) in try write(data, attributes, to: file)
+                    (file) throws(FileSystemError) in
+                    try file.write(data)
+                    try file.setAttributes(attributes.values)
                 }
                 return StoredFile(key: key, status)
             }
@@ -50,57 +32,17 @@ extension PlainFileStore {
     }
 
     /// Stages a file, unless an earlier attempt did, and places it.
-    ///
-    /// - Throws: The file is kept only if the error is that of a taken turn.
     func store(
         _ pending: PendingFile, at key: RelativeKey, _ condition: SaveCondition, _ durability: Durability,
         _ cancellation: Cancellation, in directory: StoreDirectory, flushesNames: Bool = true,
         content: (StagedFile) throws(FileSystemError) -> Void
     ) throws(FileSystemError) -> FileStatus {
-        var attempts = 0
-        while true {
-            do throws(FileSystemError) {
-                let (file, isFresh) = try pending.get(in: directory) { () throws(FileSystemError) in
-                    try stage(key, condition, durability, in: directory, content: content)
-                }
-                try file.finish(durability)
+        try directory.save(
+            pending, at: key, condition.renameMode, expecting: condition.expectedRevision, durability: durability,
+            flushesNames: flushesNames,
+            beforeRename: { () throws(FileSystemError) in
                 guard !cancellation.isCancelled else { throw .cancelledWork }
-                return try directory.place(
-                    file, condition.renameMode, expecting: condition.expectedRevision, durability: durability,
-                    flushesNames: flushesNames, isFresh: isFresh)
-            } catch {
-                guard !error.isTakenTurn else { throw error }
-                pending.discard()
-                // Another program removes the directory; of two that do so, one makes progress each time.
-                attempts += 1
-                guard error.errno == .noSuchFileOrDirectory, key.isNested, attempts <= 1000 else { throw error }
-            }
-        }
-    }
-
-    private func stage(
-        _ key: RelativeKey, _ condition: SaveCondition?, _ durability: Durability, in directory: StoreDirectory,
-        content: (StagedFile) throws(FileSystemError) -> Void
-    ) throws(FileSystemError) -> StagedFile {
-        let file = try directory.stage(key, durability, condition?.renameMode)
-        do throws(FileSystemError) {
-            try content(file)
-        } catch {
-            file.discard()
-            throw error
-        }
-        return file
-    }
-
-    private func write(
-        _ data: Data, _ attributes: CheckedAttributes, to staged: StagedFile
-    ) throws(FileSystemError) {
-        try staged.withFile { (file) throws(FileSystemError) in
-            try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                try disk.writeFully(file, from: bytes)
-            }
-            try disk.setFileAttributes(attributes.values, of: file)
-        }
+            }, content: content)
     }
 
     public func writer(
@@ -112,9 +54,7 @@ extension PlainFileStore {
             let durability = durability ?? self.durability
             let staged = try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
                 let staged = try directory.stage(checked, durability)
-                try staged.withFile { (file) throws(FileSystemError) in
-                    try disk.setFileAttributes(attributes.values, of: file)
-                }
+                try staged.setAttributes(attributes.values)
                 return staged
             }
             return FileWriter(staged, key: checked, condition, durability, store: self)
@@ -198,8 +138,9 @@ extension PlainFileStore {
             current = step
             let (file, isFresh) = try pending[index].get(in: directory) { () throws(FileSystemError) in
                 // A change before it in the batch may be what meets the condition.
-                try stage(step.key, nil, durability, in: directory) { (file) throws(FileSystemError) in
-                    try write(data, step.attributes, to: file)
+                try directory.stage(step.key, durability) { (file) throws(FileSystemError) in
+                    try file.write(data)
+                    try file.setAttributes(step.attributes.values)
                 }
             }
             if isFresh, durability != .none { try file.startWritingBack() }
@@ -218,7 +159,10 @@ extension PlainFileStore {
                 _ = try store(
                     pending[index], at: step.key, condition, durability, cancellation, in: directory,
                     flushesNames: false
-                ) { (file) throws(FileSystemError) in try write(data, step.attributes, to: file) }
+                ) { (file) throws(FileSystemError) in
+                    try file.write(data)
+                    try file.setAttributes(step.attributes.values)
+                }
             }
             progress.finishChange()
         }

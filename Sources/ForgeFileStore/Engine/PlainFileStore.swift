@@ -267,3 +267,17 @@ extension PlainFileStore {
         }
     }
 }
+
+extension RelativeKey {
+    /// Validates a key for an operation of a store.
+    init(checking key: String, for operation: FileStoreError.Operation) throws(FileStoreError) {
+        do {
+            try self.init(key)
+        } catch {
+            throw FileStoreError(.invalidKey(error.reason), operation, key: key, underlying: error)
+        }
+    }
+
+    /// The key of the parent directory; empty for the root.
+    var parent: String { String(path.splitLast().parent) }
+}

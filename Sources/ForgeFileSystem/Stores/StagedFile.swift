@@ -1,3 +1,4 @@
+package import Foundation
 import Synchronization
 import SystemPackage
 
@@ -79,6 +80,26 @@ package final class StagedFile: Sendable {
         return try result.get()
     }
 
+    /// Appends bytes.
+    package func write(_ bytes: UnsafeRawBufferPointer) throws(FileSystemError) {
+        try withFile { (file) throws(FileSystemError) in try store.fileSystem.writeFully(file, from: bytes) }
+    }
+
+    /// Appends bytes.
+    package func write(_ bytes: [UInt8]) throws(FileSystemError) {
+        try withFile { (file) throws(FileSystemError) in try store.fileSystem.writeBytes(bytes, to: file) }
+    }
+
+    /// Appends bytes.
+    package func write(_ data: Data) throws(FileSystemError) {
+        try withBytes(of: data) { (bytes) throws(FileSystemError) in try write(bytes) }
+    }
+
+    /// Sets the attributes that a store keeps with the file; see ``FileAttributes``.
+    package func setAttributes(_ attributes: [String: [UInt8]]) throws(FileSystemError) {
+        try withFile { (file) throws(FileSystemError) in try store.fileSystem.setFileAttributes(attributes, of: file) }
+    }
+
     /// Starts to write the content to the device without waiting for it.
     package func startWritingBack() throws(FileSystemError) {
         try withFile { (file) throws(FileSystemError) in store.fileSystem.startWritingBack(file) }
@@ -146,6 +167,92 @@ package final class StagedFile: Sendable {
         }
         release(directory)
         if key.isNested { store.fileSystem.discard(directory) }
+    }
+}
+
+/// A staged file that a call keeps between its attempts to place it.
+package final class PendingFile: Sendable {
+    private let file = Mutex<StagedFile?>(nil)
+
+    package init() {}
+
+    /// The file that was staged in a directory; staged now unless it was before.
+    package func get(
+        in directory: StoreDirectory, _ stage: () throws(FileSystemError) -> StagedFile
+    ) throws(FileSystemError) -> (StagedFile, isFresh: Bool) {
+        try file.withLock { (file) throws(FileSystemError) in
+            if let file, file.store === directory { return (file, false) }
+            file?.discard()
+            file = nil
+            let new = try stage()
+            file = new
+            return (new, true)
+        }
+    }
+
+    /// Removes the file. To be called on a thread that may block.
+    package func discard() {
+        file.withLock { $0.take() }?.discard()
+    }
+}
+
+/// The one way in which a file gets its key: it is staged, and then placed.
+extension StoreDirectory {
+    /// Stages a file, unless an earlier attempt did, and places it.
+    ///
+    /// - Parameters:
+    ///   - pending: The file of an earlier attempt, which the directory of the key may have lost since.
+    ///   - key: The key of the file.
+    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if the file exists.
+    ///   - expected: The revision that the existing file must have; nil for any, and for none.
+    ///   - durability: The failures that content and name survive.
+    ///   - flushesNames: Whether the name is made durable at once.
+    ///   - check: Called before the rename; an error ends the save.
+    ///   - content: Writes the content. Called again if another program removes the directory meanwhile.
+    /// - Returns: The status of the stored file.
+    /// - Throws: As ``stage(_:_:_:)`` and ``place(_:_:expecting:durability:flushesNames:isFresh:)``. The file is kept only
+    ///   if the error is that of a taken turn.
+    @discardableResult
+    package func save(
+        _ pending: PendingFile, at key: RelativeKey, _ mode: RenameMode, expecting expected: FileRevision? = nil,
+        durability: Durability, flushesNames: Bool = true,
+        beforeRename check: () throws(FileSystemError) -> Void = { () throws(FileSystemError) in },
+        content: (StagedFile) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) -> FileStatus {
+        var attempts = 0
+        while true {
+            do throws(FileSystemError) {
+                let (file, isFresh) = try pending.get(in: self) { () throws(FileSystemError) in
+                    try stage(key, durability, mode, content: content)
+                }
+                try file.finish(durability)
+                try check()
+                return try place(
+                    file, mode, expecting: expected, durability: durability, flushesNames: flushesNames,
+                    isFresh: isFresh)
+            } catch {
+                guard !error.isTakenTurn else { throw error }
+                pending.discard()
+                // Another program removes the directory; of two that do so, one makes progress each time.
+                attempts += 1
+                guard error.errno == .noSuchFileOrDirectory, key.isNested, attempts <= 1000 else { throw error }
+            }
+        }
+    }
+
+    /// Stages a file and writes its content; removes it if that fails.
+    package func stage(
+        _ key: RelativeKey, _ durability: Durability, _ mode: RenameMode? = nil,
+        content: (StagedFile) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) -> StagedFile {
+        let file = try stage(key, durability, mode)
+        do throws(FileSystemError) {
+            try content(file)
+        } catch {
+            file.discard()
+            throw error
+        }
+        return file
     }
 }
 

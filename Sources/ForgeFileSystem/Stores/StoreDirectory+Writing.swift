@@ -31,36 +31,17 @@ extension StoreDirectory {
         }
     }
 
-    /// Stores bytes under a key, creating directories as needed; see `replaceFile`.
+    /// Stores bytes under a key, creating directories as needed.
+    ///
+    /// - Throws: As ``save(_:at:_:expecting:durability:flushesNames:beforeRename:content:)``.
     package func replace(
         _ key: RelativeKey, with bytes: UnsafeRawBufferPointer, _ mode: RenameMode = .replacing,
         durability: Durability = .full
     ) throws(FileSystemError) {
-        try replace(key, mode, durability: durability) { (descriptor) throws(FileSystemError) in
-            try fileSystem.writeFully(descriptor, from: bytes)
-        }
-    }
-
-    /// Stores the bytes that `content` writes under a key; `content` may be called again if the directory is removed
-    /// meanwhile.
-    ///
-    /// - Throws: As ``stage(_:_:_:)`` and ``place(_:_:expecting:durability:flushesNames:isFresh:)``.
-    package func replace(
-        _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
-        content: (Descriptor) throws(FileSystemError) -> Void
-    ) throws(FileSystemError) {
-        var attempts = 0
-        while true {
-            let file = try stage(key, durability, mode)
-            defer { file.discard() }
-            do throws(FileSystemError) {
-                try file.withFile(content)
-                try file.finish(durability)
-                try place(file, mode, durability: durability, isFresh: true)
-                return
-            } catch  where error.errno == .noSuchFileOrDirectory && key.isNested && attempts < 1000 {
-                attempts += 1
-            }
+        let pending = PendingFile()
+        defer { pending.discard() }
+        try save(pending, at: key, mode, durability: durability) { (file) throws(FileSystemError) in
+            try file.write(bytes)
         }
     }
 

@@ -102,12 +102,12 @@ package final class CacheDirectory: Sendable {
     }
 
     private func write(_ key: RelativeKey, _ header: [UInt8], _ payload: Data) throws(FileSystemError) {
-        try root.write { (directory) throws(FileSystemError) in
-            try directory.replace(key, .replacing, durability: durability) { (descriptor) throws(FileSystemError) in
-                try root.fileSystem.writeBytes(header, to: descriptor)
-                try withBytes(of: payload) { (bytes) throws(FileSystemError) in
-                    try root.fileSystem.writeFully(descriptor, from: bytes)
-                }
+        let pending = PendingFile()
+        defer { pending.discard() }
+        _ = try root.write { (directory) throws(FileSystemError) in
+            try directory.save(pending, at: key, .replacing, durability: durability) { (file) throws(FileSystemError) in
+                try file.write(header)
+                try file.write(payload)
             }
         }
     }
