@@ -33,13 +33,25 @@ extension KVEngine {
     ) throws(KVStoreError) -> [KVStoreIssue] {
         guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: name) }
         guard !InlineTypes.isLong(value) else { return try setEncoded(value, for: key) }
-        return try replaceValue(of: key, readable: InlineTypes.kind(of: Value.self)) {
-            (writer) throws(KVStoreError) in
-            let bytes = InlineTypes.encode(value, by: &writer.encoder)
-            guard bytes.count <= options.valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
-            let revision = try append(.set, .set, key.identity, bytes, &writer)
-            if changes.hasSubscribers { changes.append(key.identity, bytes, revision) }
-            return EntryContent(value, revision: revision, encodedSize: bytes.count)
+        var checked: CheckedValues?
+        while true {
+            let unverified = try write(.set) { (writer) throws(KVStoreError) -> ValueCell? in
+                let entry = writer.table.entry(of: key.identity)
+                if let entry, entry.kind != InlineTypes.kind(of: Value.self),
+                    let unverified = OverwritePolicy.unverified(in: entry, .encoded(key)), !checked.contains(unverified)
+                {
+                    return unverified
+                }
+                let bytes = InlineTypes.encode(value, by: &writer.encoder)
+                guard bytes.count <= options.valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
+                let revision = try append(.set, .set, key.identity, bytes, &writer)
+                writer.table.store(
+                    EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
+                if changes.hasSubscribers { report(key, bytes, revision) }
+                return nil
+            }
+            guard let unverified else { return checked?.issues ?? [] }
+            try resolve(unverified, as: key, &checked)
         }
     }
 
@@ -49,36 +61,29 @@ extension KVEngine {
         let encoded = try ValueTable.encoded(
             value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: name)
         defer { withExtendedLifetime(encoded) {} }
-        return try replaceValue(of: key, readable: EntryContent.emptyKind) { (writer) throws(KVStoreError) in
-            let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
-            if changes.hasSubscribers { changes.append(key.identity, encoded.bytes, revision) }
-            return EntryContent(EncodedCell.copying(encoded.bytes, revision: revision, type: .encoded(key)))
-        }
-    }
-
-    /// Replaces the value of a key by what `append` returns after it has appended a record. A present value of the kind
-    /// `readable` is known to be readable as the key's type.
-    @inline(__always)
-    private func replaceValue<Value>(
-        of key: KVKey<Value>, readable: UInt8, _ append: (inout Writer) throws(KVStoreError) -> EntryContent
-    ) throws(KVStoreError) -> [KVStoreIssue] {
+        let type = CellType.encoded(key)
         var checked: CheckedValues?
         while true {
             let unverified = try write(.set) { (writer) throws(KVStoreError) -> ValueCell? in
                 let entry = writer.table.entry(of: key.identity)
-                if let entry, entry.kind != readable,
-                    let unverified = OverwritePolicy.unverified(in: entry, .encoded(key)), !checked.contains(unverified)
-                {
+                if let unverified = OverwritePolicy.unverified(in: entry, type), !checked.contains(unverified) {
                     return unverified
                 }
-                writer.table.store(try append(&writer), key.identity, in: entry)
+                let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
+                let cell = EncodedCell.copying(encoded.bytes, revision: revision, type: type)
+                writer.table.store(EntryContent(cell), key.identity, in: entry)
+                if changes.hasSubscribers { report(key, encoded.bytes, revision) }
                 return nil
             }
-            guard let unverified else { break }
-            try resolve(
-                unverified, key.identity, isReadable: OverwritePolicy.isReadable(unverified, as: key), &checked)
+            guard let unverified else { return checked?.issues ?? [] }
+            try resolve(unverified, as: key, &checked)
         }
-        return checked?.issues ?? []
+    }
+
+    /// Not inlined, so that the name is copied only if there is a subscriber.
+    @inline(never)
+    private func report<Value>(_ key: KVKey<Value>, _ bytes: UnsafeRawBufferPointer, _ revision: UInt64) {
+        changes.append(key.identity, bytes, revision)
     }
 }
 
@@ -287,6 +292,13 @@ extension KVEngine {
     fileprivate struct CheckedValues {
         var revisions: Set<UInt64> = []
         var issues: [KVStoreIssue] = []
+    }
+
+    @inline(never)
+    private func resolve<Value>(
+        _ cell: ValueCell, as key: KVKey<Value>, _ checked: inout CheckedValues?
+    ) throws(KVStoreError) {
+        try resolve(cell, key.identity, isReadable: OverwritePolicy.isReadable(cell, as: key), &checked)
     }
 
     /// Notes that a value was looked at, and sets it aside unless it is readable.

@@ -91,13 +91,7 @@ struct AppendLog: ~Copyable, Sendable {
         if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
         let size = LogRecord.size(nameCount: name.count, valueSize: value.count)
         if hasTail { try dropTailLeftWhileLocked() }
-        let isMapped: Bool
-        do throws(FileSystemError) {
-            isMapped = try space.reserve(size, at: end, of: file, for: code)
-        } catch {
-            if space.hasLostWrites { isPoisoned = true }
-            throw error
-        }
+        let isMapped = space.holds(size, at: end) ? true : try reserve(size, for: code)
         // A mapping of the system's own is written in place.
         let place = space.memory(size, at: end)
         let record = place ?? scratch.bytes(size)
@@ -120,6 +114,16 @@ struct AppendLog: ~Copyable, Sendable {
         sequence += count
         endsFlushed = code == .flushed
         return sequence
+    }
+
+    @inline(never)
+    private mutating func reserve(_ size: Int, for code: LogRecord.Code) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            return try space.reserve(size, at: end, of: file, for: code)
+        } catch {
+            if space.hasLostWrites { isPoisoned = true }
+            throw error
+        }
     }
 
     /// Whether the next window should be prepared.

@@ -61,16 +61,19 @@ struct LogSpace: @unchecked Sendable {
         granularity = options.granularity
     }
 
+    /// Whether `count` bytes at `offset` can be stored as they are.
+    @inline(__always)
+    func holds(_ count: Int, at offset: Int64) -> Bool { offset >= start && offset &+ Int64(count) <= ordinaryLimit }
+
     /// Makes sure that `count` bytes at `offset` can be stored, using the reserve if the record frees space.
     ///
     /// - Returns: Whether they can be stored; if not, because the file system does not support mapping, they must be
     ///   written.
     /// - Throws: ``FileSystemError`` if there is no space. The log is unchanged, but may have more zeros at its end.
-    @inline(__always)
     mutating func reserve(
         _ count: Int, at offset: Int64, of file: LogFile, for code: LogRecord.Code = .set
     ) throws(FileSystemError) -> Bool {
-        if offset >= start, offset &+ Int64(count) <= ordinaryLimit { return true }
+        if holds(count, at: offset) { return true }
         do throws(FileSystemError) {
             return try move(count, to: offset, of: file)
         } catch  where error.isOutOfSpace && offset >= start && offset + Int64(count) <= removalLimit(code) {
