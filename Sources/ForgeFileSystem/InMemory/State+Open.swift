@@ -159,19 +159,22 @@ extension InMemoryFileSystem.State {
 
     /// Ends a process and frees its slot.
     mutating func remove(_ process: Int) {
+        endCalls(of: process)
+        release(processes[process].workingDirectory)
+        processes[process].isAlive = false
+    }
+
+    private mutating func endCalls(of process: Int) {
         closeAll(of: process)
         watches.removeAll { $0.process == process }
         // A call of the process that waits for a lock finds its descriptor closed.
         for waiter in lockWaiters { waiter.signal() }
         lockWaiters = []
-        release(processes[process].workingDirectory)
-        processes[process].isAlive = false
     }
 
     /// Ends a process and starts another one of the same user in its slot.
     mutating func restart(_ process: Int) {
-        closeAll(of: process)
-        watches.removeAll { $0.process == process }
+        endCalls(of: process)
         let directory = processes[process].workingDirectory
         processes[process].workingDirectory = Self.root
         hold(Self.root)
