@@ -56,7 +56,7 @@ private struct Fixture: CommandServer {
     }
 }
 
-@Suite("copy, export and import with etcd", .enabled(if: EtcdServer.isInstalled), .timeLimit(.minutes(10)))
+@Suite("copy with etcd", .enabled(if: EtcdServer.isInstalled), .timeLimit(.minutes(10)))
 struct EtcdTransferTests {
     @Test("values survive a copy to etcd, within it, and back, byte for byte, and are verified")
     func bothWays() async throws {

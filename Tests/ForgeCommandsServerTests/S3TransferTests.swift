@@ -3,7 +3,7 @@ import Foundation
 import S3Servers
 import Testing
 
-@Suite("copy, export and import with S3", .enabled(if: MotoServer.isInstalled), .timeLimit(.minutes(10)))
+@Suite("copy with S3", .enabled(if: MotoServer.isInstalled), .timeLimit(.minutes(10)))
 struct S3TransferTests {
     private func pattern(_ count: Int) -> Data {
         Data((0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
@@ -19,7 +19,7 @@ struct S3TransferTests {
         for (from, to) in [
             (tree, fixture.url), (fixture.url, "\(fixture.place)/other"),
             ("\(fixture.place)/other", "tree:\(fixture.scratch.path("back"))"),
-            (fixture.url, "disk:\(fixture.scratch.path("files"))"),
+            (fixture.url, "file:\(fixture.scratch.path("files"))"),
         ] {
             let run = try await fixture.forge("copy", from, to, "--verify")
             #expect(run.status == 0, "\(run.errors)")

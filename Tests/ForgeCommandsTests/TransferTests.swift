@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeCommands
 
-@Suite("copy, export and import")
+@Suite("copy")
 struct TransferTests {
     let scratch: Scratch
 

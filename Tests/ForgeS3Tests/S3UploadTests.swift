@@ -89,17 +89,6 @@ struct S3UploadTests {
         #expect(server.content.objects.isEmpty)
     }
 
-    @Test("an upload is not begun without its record, and aborted if the record cannot name it", arguments: [0, 1])
-    func unrecorded(_ count: Int) async throws {
-        let server = try FaultyS3()
-        let faults = [FaultyS3.Fault](repeating: .repeats, count: count) + [.fails(403, "AccessDenied")]
-        for fault in faults { server.next("PUT", "~#tmp-s3/uploads/", fault) }
-        await expectFailure(.notPermitted) { try await server.store().save(pattern(5_000), to: "a") }
-        #expect(server.count("POST", "/b/a?uploads") == count)
-        #expect(server.content.uploads.isEmpty)
-        #expect(server.content.objects.isEmpty)
-    }
-
     @Test("an error document with status 200 is an error; a transient one is retried, another ends the upload")
     func errorsIn200() async throws {
         let server = try FaultyS3()
