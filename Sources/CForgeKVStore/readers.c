@@ -84,7 +84,7 @@ int forge_fence_readers(void) {
 // A reference that was found in a section must not be counted elsewhere: a function that Swift can see into may be inlined,
 // and its counting moved behind the store, where the memory may be gone. Code that holds the writer's lock needs none of
 // this: only a writer retires values.
-// Swift declares it as a generic function (`copyAndLeave` in ReadGuard.swift): its calling convention passes the address
+// Swift declares it as a generic function (`copyAndLeave` in Reclamation.swift): its calling convention passes the address
 // of the result in the register of indirect results, so the copy is made where the caller wants it, and the type after the
 // other arguments, where it is not looked at.
 __attribute__((swiftcall, noinline)) void forge_copy_and_leave(

@@ -86,7 +86,7 @@ public struct FileStoreError: Error, Sendable {
         case unknownOutcome
     }
 
-    /// What a call was waiting for at its deadline.
+    /// The resource that a call was waiting for at its deadline.
     public enum Awaited: String, Hashable, Sendable {
         /// A thread, because many calls wait for the device of this store. Nothing was done.
         case thread = "a thread, as earlier calls wait for the device"

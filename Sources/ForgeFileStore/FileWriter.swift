@@ -17,7 +17,7 @@ public protocol FileWriting: Sendable {
     ///
     /// - Returns: The stored file.
     /// - Throws: As ``FileStoring/save(_:to:overwrite:)``; nothing is stored, unless the code is
-    ///   ``FileStoreError/Code/durabilityUnknown``. The writer is of no further use.
+    ///   ``FileStoreError/Code/durabilityUnknown``. The writer cannot be used again.
     @discardableResult
     func commit() async throws -> StoredFile
 

@@ -36,7 +36,7 @@ int forge_fence_readers(void);
 /// The first of all records; each leads to the next.
 struct forge_reader *_Nullable forge_first_reader(void);
 
-/// The counter of a record. What the thread did before it left a section happens before what the caller does next.
+/// The counter of a record. The thread's accesses before it left a section happen before what the caller does next.
 static inline size_t forge_reader_passes(const struct forge_reader *_Nonnull reader) {
     return __c11_atomic_load(&reader->passes, __ATOMIC_SEQ_CST);
 }
@@ -87,9 +87,6 @@ static inline uint32_t forge_forks(void) { return __c11_atomic_load(&forge_fork_
 
 /// The same; begins to count.
 uint32_t forge_start_counting_forks(void);
-
-/// Calls a function in a thread of its own; returns 0, having called nothing, if there can be no such thread.
-int forge_run_in_thread(void (*_Nonnull run)(void *_Nullable), void *_Nullable context);
 
 /// Whether a process of this number is running, as far as the system tells: one that has ended but was not waited for
 /// is not.

@@ -4,7 +4,7 @@ import ForgeStorage
 import Foundation
 import Logging
 
-/// What the environment says about servers: credentials, certificates and endpoints are never arguments.
+/// The settings of servers in the environment: credentials, certificates and endpoints are never arguments.
 ///
 /// An empty variable counts as none.
 struct ServerEnvironment: Sendable {

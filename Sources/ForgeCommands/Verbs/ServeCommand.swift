@@ -52,7 +52,7 @@ struct ServeCommand: AsyncParsableCommand {
                 do {
                     try StandardOutput.print(url.absoluteString)
                 } catch {
-                    // Without the URL the page is of no use.
+                    // The page cannot be opened without the URL.
                     StandardError.write("Error: \(error)\n")
                     Foundation.exit(EXIT_FAILURE)
                 }

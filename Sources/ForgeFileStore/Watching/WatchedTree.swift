@@ -141,7 +141,7 @@ final class WatchedTree {
         }
     }
 
-    /// What is watched of a directory above the root.
+    /// How a directory above the root is watched.
     private enum AncestorWatch {
         /// Its end alone where the directory below it is watched too, whose replacement ends it. Entries where a link is
         /// looked up, or nothing is found.

@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// The primitive changes of the tree, which a recording records.
+/// The primitive changes of the tree; each is recorded if a recording is on.
 extension InMemoryFileSystem.State {
     // MARK: Content
 

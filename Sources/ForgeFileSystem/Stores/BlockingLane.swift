@@ -163,7 +163,7 @@ extension BlockingLane {
 
         override func run() {
             guard let result = body.take()?() else { return }
-            // What the call has captured is released before its caller goes on.
+            // The values that the call captures are released before its caller goes on.
             continuation.withLock { $0.take() }?.resume(with: result)
         }
 
@@ -268,7 +268,7 @@ extension BlockingLane {
         return true
     }
 
-    /// Uncounts a thread of a lane that has so many others; another lane whose calls wait gets one instead.
+    /// Releases a thread of a lane that has so many others; another lane whose calls wait gets one instead.
     private static func releaseThread(besides others: Int) {
         guard others > 0 else { return }
         let next = allThreads.withLock { all -> BlockingLane? in
@@ -378,7 +378,7 @@ extension BlockingLane {
     private func answerLateCalls(at time: ContinuousClock.Instant) {
         let now = ContinuousClock.now
         let (late, next) = state.withLock { state -> ([Job], ContinuousClock.Instant?) in
-            // A call with an earlier deadline has replaced this look.
+            // A call with an earlier deadline has rescheduled this check.
             guard state.nextWatch == time else { return ([], nil) }
             state.nextWatch = nil
             let isLate = { (job: Job) in job.end.map { $0 <= now } ?? false }

@@ -9,7 +9,7 @@ package enum StoreKind: UInt8, Sendable, CaseIterable {
     case vaults
     /// A file store: below it, every file with a valid key is the app's, whatever its name and content.
     case files
-    /// A storage of Codable values, with one file a key.
+    /// A storage of Codable values, with one file per key.
     case values
     /// An image cache.
     case images

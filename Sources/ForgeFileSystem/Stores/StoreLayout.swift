@@ -45,7 +45,7 @@ package protocol StoreLayout {
 }
 
 extension FileRole {
-    /// The role that a name has in the directory of every store with one file a key; nil for names that keys can have.
+    /// The role that a name has in the directory of every store with one file per key; nil for names that keys can have.
     package init?(ofInternalName name: POSIXPath) {
         if name.isMovedFile {
             self = .moved
@@ -66,7 +66,7 @@ package enum FilesLayout: StoreLayout {
     ) throws(FileSystemError) -> FileRole { FileRole(ofInternalName: name) ?? .content }
 }
 
-/// The layout of a storage with one file a key.
+/// The layout of a storage with one file per key.
 package enum ValuesLayout: StoreLayout {
     package static var kind: StoreKind { .values }
 
@@ -191,7 +191,7 @@ package struct StoreScope: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - name: Its name.
-    ///   - layouts: The layouts of the stores whose files are told apart.
+    ///   - layouts: The layouts of the stores whose files get roles.
     ///   - start: Reads the first bytes of the file; called only if the role depends on them.
     /// - Returns: The role.
     /// - Throws: The error of `start`.

@@ -13,7 +13,7 @@ package struct StoreWalk {
         case entered(Entry)
         /// Any entry that is not entered.
         case file(Entry)
-        /// The directory that the walk was told not to enter.
+        /// The directory that the walk leaves out.
         case other(POSIXPath)
         /// A directory or file that could not be read; the path of the error is relative to the root of the walk.
         case failed(FileSystemError)
@@ -71,7 +71,7 @@ package struct StoreWalk {
     ///
     /// - Parameters:
     ///   - root: The directory.
-    ///   - layouts: The layouts of the stores whose files are told apart.
+    ///   - layouts: The layouts of the stores whose files get roles.
     ///   - other: A directory that is not entered, and reported as ``Event/other(_:)``.
     package init(
         _ root: ConfinedDirectory, layouts: [any StoreLayout.Type], except other: DirectoryIdentity? = nil

@@ -4,7 +4,7 @@ import SystemPackage
 
 /// The stores that are open in this process: opening one that is open already gives the same engine.
 ///
-/// This is global state because it has to be: a lock of a file belongs to an open file, so two
+/// This is global state, because two engines on one log would need the same file lock twice: a lock of a file belongs to an open file, so two
 /// engines on one log could not both hold it. Its mutex is held for looking things up only; a store is opened and
 /// closed outside of it, while other calls for the same store wait for that store alone.
 enum EngineRegistry {
@@ -28,7 +28,7 @@ enum EngineRegistry {
         /// Happens when the store is closed.
         let closed: OneTimeEvent
 
-        /// Tells whether a child was forked since, in which the engine is of no use.
+        /// Whether a child was forked since: it cannot use the engine.
         let fork = ForkDetector()
     }
 

@@ -78,7 +78,7 @@ extension KVEngine {
         try withLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
-    /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken
+    /// Appends a marker that everything before it has reached the device: damage to the last records could be taken
     /// for a torn tail otherwise.
     func appendFlushMarker() throws(KVStoreError) {
         try withLog { (log) throws(FileSystemError) in

@@ -186,7 +186,7 @@ extension KVEngine {
     @inline(never)
     private func run(_ tasks: PostWriteTasks) {
         if tasks.contains(.garbage) {
-            // With a value may go code of its type: outside the lock.
+            // Releasing a value may run code of its type, so this happens outside the lock.
             _ = writer.withLock { $0.table.collectGarbage() }
         }
         if tasks.contains(.space) { prepareSpace() }

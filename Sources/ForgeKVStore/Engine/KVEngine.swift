@@ -1,3 +1,4 @@
+import CForgeFileSystem
 import CForgeKVStore
 import Dispatch
 import ForgeFileSystem
@@ -229,12 +230,12 @@ final class BackgroundJob: Sendable {
         group.enter()
         let job = BackgroundJob(group, work)
         let context = Unmanaged.passRetained(job)
-        let isStarted = forge_run_in_thread(
+        let error = forge_start_thread(
             { context in
                 guard let context else { return }
                 Unmanaged<BackgroundJob>.fromOpaque(context).takeRetainedValue().run()
             }, context.toOpaque())
-        guard isStarted == 0 else { return }
+        guard error != 0 else { return }
         context.release()
         job.run()
     }

@@ -247,7 +247,7 @@ extension LogOpening {
     /// The maximum number of scans of a log that changes during each scan.
     private static let scanLimit = 8
 
-    /// The log as it is.
+    /// The result of one scan of the log.
     struct Scan {
         var file: LogFile
         var sizeInBytes: Int64

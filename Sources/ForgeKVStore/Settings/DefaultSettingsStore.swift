@@ -195,7 +195,7 @@ final class ProcessSettingsStore: Sendable {
             if wasLocked { forward(store) }
             return store
         case .locked(let error, _): throw error
-        case .unused: preconditionFailure("a store was opened, or not")
+        case .unused: preconditionFailure("opening ended in the state `unused`")
         }
     }
 

@@ -333,7 +333,7 @@ extension KVEngine {
         return remoteChanges
     }
 
-    /// Makes a log that was opened fit for being shared.
+    /// Trims the reserved space of a log that was opened, which a shared log must not have.
     private static func prepare(_ opened: inout OpenedLog, store: String) throws(KVStoreError) {
         guard opened.obstacle == nil else { return }
         do throws(FileSystemError) {
@@ -506,7 +506,7 @@ extension EngineSharing {
             let isClaimed = try page.claimCompaction()
             return hasYielded.exchange(!isClaimed, ordering: .relaxed) || isClaimed
         } catch {
-            return true  // The compaction reports what it fails of.
+            return true  // The compaction reports its own error.
         }
     }
 

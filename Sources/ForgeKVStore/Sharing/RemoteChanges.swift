@@ -5,7 +5,7 @@ import SystemPackage
 struct RemoteChanges: Sendable {
     var issues: [KVStoreIssue] = []
 
-    /// With a value may go code of its type.
+    /// Releasing a value may run code of its type.
     private var garbage: [Garbage] = []
 
     private final class Garbage: Sendable {

@@ -167,7 +167,7 @@ extension InlineTypes {
         }
     }
 
-    /// A copy of the value that words are. Of a text only for the writer; readers have ``ReadGuard``.
+    /// A copy of the value in these words. For text, only the writer may call this; readers use ``ReadGuard``.
     @inline(__always)
     static func value<Value>(_ words: EntryContent.Words, as type: Value.Type) -> Value {
         withUnsafeBytes(of: words) { $0.load(as: type) }

@@ -52,7 +52,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     private static let batchCount = 512
     private static let batchSize = 1 << 20
 
-    /// Grows while the system refuses to order readers: a writer then asks ever less often.
+    /// Grows while the system refuses to order readers: the writer then retries less often.
     private var batches = 1
 
     /// How much may wait for a reader that does not leave its section; after that the writer waits too.
@@ -185,7 +185,7 @@ struct ReadGuard {
     @inline(__always)
     func leave() { forge_leave(reader) }
 
-    /// Leaves with a copy of the text that words are, as a value of the type `Value`, which is `String`.
+    /// Leaves the section and returns a copy of the text in `words`, as a value of the type `Value`, which is `String`.
     @inline(__always)
     func leave<Value>(copyingText words: EntryContent.Words, as type: Value.Type) -> Value {
         var words = words

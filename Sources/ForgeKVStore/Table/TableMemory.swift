@@ -78,10 +78,10 @@ final class EntryPool: @unchecked Sendable {
 /// Memory for the encoded values that are loaded when a store is opened, or from a mirror's list: one allocation for
 /// many values.
 ///
-/// A value stays where it is until the arena is emptied or freed, so readers inside the gate may look at it.
+/// A value stays where it is until the arena is emptied or freed, so readers inside a read-side critical section may look at it.
 final class ValueArena: @unchecked Sendable {
     // Invariant of the unchecked conformance: it is used by the table's one writer, or when the table is given up. The
-    // same invariant makes checks of exclusive access needless, which loading would notice.
+    // same invariant makes checks of exclusive access needless, whose cost would slow loading.
 
     private var slabs: [(address: UnsafeMutableRawPointer, size: Int)] = []
     private var totalSize = 0

@@ -72,7 +72,7 @@ extension TableView {
         throw .busy
     }
 
-    /// The cell of a content that is not nothing, or a new one for a value that has none; leaves the section. Nil,
+    /// The cell of non-empty content, or a new one for a value that has none; leaves the section. Nil,
     /// still inside, if the entry was changed while encoded bytes were copied.
     @inline(never)
     private func cell(

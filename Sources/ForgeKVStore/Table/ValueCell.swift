@@ -1,7 +1,7 @@
 import ForgeCoding
 import Foundation
 
-/// A value in a table, with the revision that brought it. It never changes: a new value is a new cell.
+/// A value in a table, with the revision of the write that stored it. It never changes: a new value is a new cell.
 class ValueCell: @unchecked Sendable {
     // Invariant of the unchecked conformance: all that the subclasses hold is immutable and Sendable.
 

@@ -8,7 +8,7 @@ import Synchronization
 /// decoding run outside every lock, because they run the code of the value's type.
 final class ValueTable: @unchecked Sendable {
     // Invariant of the unchecked conformance: what the view leads to is read and changed atomically, and stays for as
-    // long as a reader that has found it is inside the gate.
+    // long as a reader that has found it is inside a read-side critical section.
 
     /// How values are encoded, in every store.
     static let coder = {
@@ -121,7 +121,7 @@ extension ValueTable {
 enum OverwritePolicy {
     /// The value in a key's place if it has to be looked at before it is overwritten.
     ///
-    /// Costs nothing to speak of if the value was written or read as the key's type before.
+    /// Two comparisons if the value was written or read as the key's type before.
     @inline(__always)
     static func unverified(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
         guard let entry, entry.kind != EntryContent.emptyKind else { return nil }

@@ -26,7 +26,7 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
             return lastNumber
         }
 
-        /// Uncounts the waiters of a flight that get a result.
+        /// Releases the waiters of a flight that get a result.
         mutating func removeWaiters(_ waiters: [Int: Waiter]?) -> [Waiter] {
             guard let waiters else { return [] }
             for waiter in waiters.keys { flightOfWaiter[waiter] = nil }
