@@ -36,7 +36,7 @@ TRACE_OPTIONS = 0x1 | 0x8
 GETPPID = {"x86_64": 110, "aarch64": 173}[os.uname().machine]
 
 GET_LIMIT, WAIT_LIMIT = 2.0, 2_500.0  # milliseconds; calls wait a second for another process
-EXPECTED = ("inUse", "deadlineExceeded", "busy")
+EXPECTED = ("in use", "deadline")
 
 
 class Info(ctypes.Structure):

@@ -38,8 +38,8 @@ struct StoppedStore: ParsableArguments {
         return try FileKVStore(at: url, options: options)
     }
 
-    func files() -> DiskFileStore {
-        DiskFileStore(root: url, options: FileStoreOptions(deadline: Self.patience))
+    func files(deadline: Duration?) -> DiskFileStore {
+        DiskFileStore(root: url, options: FileStoreOptions(deadline: deadline))
     }
 
     func vault() throws -> VaultCrypt {
@@ -75,7 +75,8 @@ struct StoppedVictimCommand: AsyncParsableCommand {
             try values.synchronize()
             try values.close()
         case .files:
-            let files = store.files()
+            // The time in which it is stopped is not to end its calls.
+            let files = store.files(deadline: nil)
             try await files.save(Data("1".utf8), to: "victim")
             say("set victim 1")
             let revision = try await files.info("victim").revision
@@ -121,7 +122,7 @@ struct StoppedObserverCommand: AsyncParsableCommand {
 
     func run() async throws {
         let values = store.kind == .keyValue ? try store.keyValues() : nil
-        let files = store.files()
+        let files = store.files(deadline: StoppedStore.patience)
         let vault = store.kind == .vault ? try store.vault() : nil
         let cache = store.kind == .cache ? try store.cache() : nil
         let name = "own-\(ProcessInfo.processInfo.processIdentifier)"
