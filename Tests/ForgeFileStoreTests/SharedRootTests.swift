@@ -170,7 +170,8 @@ struct SharedRootTests {
             entered.signal()
             release.wait()
         }
-        let store = DiskFileStore(root: URL(filePath: "/slow"), fileSystem: slow)
+        let store = DiskFileStore(
+            root: URL(filePath: "/slow"), fileSystem: slow, options: FileStoreOptions(deadline: nil))
         let saving = Task { try await store.save(Data(), to: "a") }
         await BlockingLane.general.run { entered.wait() }
         let looking = DispatchSemaphore(value: 0)
