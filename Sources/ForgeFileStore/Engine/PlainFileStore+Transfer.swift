@@ -8,23 +8,23 @@ extension PlainFileStore {
         try await copy(from: source, to: key, overwrite: overwrite, progress: nil)
     }
 
-    public func copy(from url: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
+    public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .copy)
-        let source = try ExternalSource(url, on: configuration.sources ?? disk, .copy, key: key)
+        let external = try ExternalSource(source, on: configuration.sources ?? disk, .copy, key: key)
         let pending = PendingFile()
         try await run(.copy, key, keeping: [pending]) { [self] cancellation in
-            let open = try source.open()
+            let open = try external.open()
             try copyContents(
                 open, into: checked, pending, overwrite, durability,
                 CopyMonitor(cancellation: cancellation, progress: progress), beforeCommit: open.checkUnchanged)
         }
     }
 
-    public func move(from url: URL, to key: String, overwrite: Bool) async throws {
+    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .move)
-        let source = try ExternalSource(url, on: configuration.sources ?? disk, .move, key: key)
+        let external = try ExternalSource(source, on: configuration.sources ?? disk, .move, key: key)
         try await run(.move, key) { [self] cancellation in
-            let open = try source.open()
+            let open = try external.open()
             if try rename(open, to: checked, overwrite) { return }
             let claim = try ClaimedSource(open)
             // Not kept for another attempt, because the source has its own name again until then.
@@ -168,9 +168,9 @@ extension Errno {
 
 /// Copying files of the store to places outside of it.
 extension PlainFileStore {
-    public func export(_ key: String, to url: URL, overwrite: Bool, progress: Progress?) async throws {
+    public func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .export)
-        let destination = try ExportDestination(url, on: configuration.sources ?? disk, key: key)
+        let external = try ExportDestination(destination, on: configuration.sources ?? disk, key: key)
         try await run(.export, key) { [self] cancellation in
             let file = try open(checked, for: .export)
             cancellation.expectWork(ofSize: file.status.sizeInBytes)
@@ -178,7 +178,7 @@ extension PlainFileStore {
             var storeError: (any Error)?
             do {
                 try file.use { source in
-                    try destination.replace(overwrite: overwrite, durability: durability) {
+                    try external.replace(overwrite: overwrite, durability: durability) {
                         (target) throws(FileSystemError) in
                         do {
                             let copy = ContentCopy(

@@ -2,7 +2,7 @@ public import Synchronization
 
 /// The changes of a store for its subscribers: the only mechanism by which a store reports changes.
 ///
-/// A store calls ``append(_:)`` while it holds the lock of its writers, after the change has become visible to readers,
+/// A store calls `append` while it holds the lock of its writers, after the change has become visible to readers,
 /// so that subscribers get the changes in the order of the writes; and ``wake()`` after it has released that lock.
 /// Appending acquires only the lock of the hub, and calls nothing. Names are compared by their bytes.
 ///

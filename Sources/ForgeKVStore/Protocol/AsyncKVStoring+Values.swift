@@ -19,7 +19,7 @@ extension AsyncKVStoring {
 
     /// The value of a key and its revision; nil only if it is absent.
     ///
-    /// - Throws: ``KVStoreError``, as by ``read(_:)``.
+    /// - Throws: ``KVStoreError``, as by `read`.
     public func versioned<T>(_ key: KVKey<T>) async throws(KVStoreError) -> (value: T, revision: UInt64)? {
         guard let entry = try await entry(named: key.name) else { return nil }
         return (try entry.value(of: key), entry.revision)
@@ -73,7 +73,7 @@ extension AsyncKVStoring {
     ///
     /// - Parameters:
     ///   - key: The key.
-    ///   - revision: The revision from ``versioned(_:)``; nil requires the key to be absent.
+    ///   - revision: The revision from `versioned`; nil requires the key to be absent.
     ///   - value: The new value.
     ///   - timeToLive: How long the value exists; nil, without end, even if the old one had an end.
     /// - Returns: Whether the revision matched and the value was stored.

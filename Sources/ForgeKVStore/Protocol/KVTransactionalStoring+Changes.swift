@@ -115,7 +115,7 @@ extension KVTransactionalStoring {
     ///
     /// - Parameters:
     ///   - key: The key.
-    ///   - revision: The revision from ``versioned(_:)``; nil requires the key to be absent.
+    ///   - revision: The revision from `versioned`; nil requires the key to be absent.
     ///   - value: The new value.
     /// - Returns: Whether the revision matched and the value was stored.
     /// - Throws: ``KVStoreError``; the old value is kept.
