@@ -364,6 +364,12 @@ extension ConformanceChecks {
                 }
                 try await group.waitForAll()
             }
+            // A mixture that stays is found whatever the order of the tasks was.
+            for content in contents {
+                try subject.write(content, "a")
+                try expectEqual(
+                    subject.content("a").utf8.elementsEqual(content.utf8), true, "read(from: a) is the last content")
+            }
         },
     ]
 }
