@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What applying the changes of other processes has left to be done when no lock is held.
+/// The issues and released values after changes of other processes were applied, for when no lock is held.
 struct RemoteChanges: Sendable {
     var issues: [KVStoreIssue] = []
 
