@@ -40,21 +40,27 @@ final class WatchedTree {
 
     /// Watches all directories anew, and reports `resync`.
     func restart() throws(FileStoreError) {
+        if try !watchAll(.existence) { _ = try watchAll(.entries) }
+        report(.resync)
+    }
+
+    /// Watches all directories anew; returns whether that is enough. A change before a directory is watched has no event
+    /// of its own, so the path is resolved again at the end.
+    private func watchAll(_ kind: AncestorWatch) throws(FileStoreError) -> Bool {
         for number in directories.keys { watch.unwatch(number) }
         for number in ancestors.keys { watch.unwatch(number) }
         directories = [:]
         ancestors = [:]
-        try watchAncestors(.existence)
+        try watchAncestors(kind)
         store = try existingStore()
-        if store == nil {
-            // Its appearance is a new name above it.
-            try watchAncestors(.entries)
-            store = try existingStore()
+        if let store {
+            try translatingErrors { () throws(FileSystemError) in
+                try enter(nil, of: nil, in: store, reporting: false)
+            }
         }
-        try translatingErrors { () throws(FileSystemError) in
-            if let store { try enter(nil, of: nil, in: store, reporting: false) }
-        }
-        report(.resync)
+        guard kind == .existence else { return true }
+        let current = try existingStore()
+        return current != nil && current === store
     }
 
     func handle(_ events: [DirectoryEvent]) throws(FileStoreError) {
@@ -151,7 +157,7 @@ final class WatchedTree {
 
     /// Watches the existing directories above the root.
     private func watchAncestors(_ kind: AncestorWatch) throws(FileStoreError) {
-        let isEnough = try translatingErrors { () throws(FileSystemError) in
+        try translatingErrors { () throws(FileSystemError) in
             for (directory, name) in stepsToRoot() {
                 do throws(FileSystemError) {
                     let isFound = kind == .existence && isDirectory(directory.appending(name))
@@ -161,17 +167,12 @@ final class WatchedTree {
                             : try watch.watch(descriptor, includesWrites: false)
                     }
                     ancestors[number, default: []].insert(name)
-                    // What disappeared meanwhile had no watch yet.
-                    if isFound, !isDirectory(directory.appending(name)) { return false }
                 } catch {
                     // A missing directory appears in the one above. One that cannot be read cannot be watched.
                     guard error.errno.isDisappearance || error.errno.isRefusal else { throw error }
-                    if kind == .existence, error.errno.isDisappearance { return false }
                 }
             }
-            return true
         }
-        if !isEnough { try watchAncestors(.entries) }
     }
 
     /// Whether a directory that can be watched is at a path, and not a link.

@@ -255,9 +255,16 @@ private final class NamelessWatch: DirectoryWatching {
 
     var counts: (existence: Int, entries: Int) { numbers.withLock { ($0.existence.count, $0.entries.count) } }
 
-    init(_ base: any DirectoryWatching) { self.base = base }
+    /// Called once, before a directory of the store is watched.
+    private let beforeRoot: Mutex<(@Sendable () -> Void)?>
+
+    init(_ base: any DirectoryWatching, beforeRoot: @escaping @Sendable () -> Void) {
+        self.base = base
+        self.beforeRoot = Mutex(beforeRoot)
+    }
 
     func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int {
+        if includesWrites { beforeRoot.withLock { $0.take() }?() }
         let number = try base.watch(directory, includesWrites: includesWrites)
         numbers.withLock { numbers in
             numbers.existence.remove(number)
@@ -302,7 +309,8 @@ struct AncestorWatchTests {
     /// The changes that a tree reports, one batch for each change of the file system.
     private func changes(
         of root: POSIXPath, in fileSystem: InMemoryFileSystem,
-        _ steps: [() throws -> Void], counts: (existence: Int, entries: Int)
+        _ steps: [() throws -> Void], counts: (existence: Int, entries: Int),
+        beforeRoot: @escaping @Sendable () -> Void = {}
     ) throws -> [[FileChange]] {
         let queue = DispatchQueue(label: "changes")
         let events = Mutex<[DirectoryEvent]>([])
@@ -310,7 +318,7 @@ struct AncestorWatchTests {
             try fileSystem.makeDirectoryWatch(on: queue) { batch in
                 events.withLock { $0 += batch }
             } onCancel: {
-            })
+            }, beforeRoot: beforeRoot)
         var reported: [FileChange] = []
         let tree = WatchedTree(LazyStoreDirectory(root, of: .files, on: fileSystem), watch, nil) {
             false
@@ -358,6 +366,23 @@ struct AncestorWatchTests {
             [{ try fileSystem.createDirectory("/a/b") }, { try fileSystem.createDirectory("/a/b/root") }],
             counts: (0, 2))
         #expect(found == [[.resync], [.resync]])
+    }
+
+    @Test("a root that is replaced between its opening and its watch is found")
+    func replacedMeanwhile() throws {
+        let fileSystem = InMemoryFileSystem()
+        for path in ["/a", "/a/root"] as [POSIXPath] { try fileSystem.createDirectory(path) }
+        let found = try changes(
+            of: "/a/root", in: fileSystem, [{ try fileSystem.createDirectory("/a/root/new") }], counts: (0, 3)
+        ) {
+            do {
+                try fileSystem.rename("/a/root", to: "/a/old")
+                try fileSystem.createDirectory("/a/root")
+            } catch {
+                Issue.record(error)
+            }
+        }
+        #expect(found == [[.resync]])
     }
 
     @Test("a link above the root is watched by the entries of its directory")
