@@ -318,7 +318,13 @@ struct AncestorWatchTests {
             try fileSystem.makeDirectoryWatch(on: queue) { batch in
                 events.withLock { $0 += batch }
             } onCancel: {
-            }, beforeRoot: beforeRoot)
+            },
+            beforeRoot: {
+                beforeRoot()
+                // `kqueue(2)` reports nothing of a directory that is not watched yet.
+                queue.sync {}
+                events.withLock { $0 = [] }
+            })
         var reported: [FileChange] = []
         let tree = WatchedTree(LazyStoreDirectory(root, of: .files, on: fileSystem), watch, nil) {
             false
