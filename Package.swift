@@ -61,7 +61,7 @@ let page = products(hummingbird, traits: ["Inspector"])
 let lifecycle = products(["swift-service-lifecycle": ["ServiceLifecycleTestKit"]])
 let files = ["ForgeFileSystem"] + system
 let stores = files + ["ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage"] + crypto + logging
-let testing = stores + ["ForgeStorageTesting", "ForgeCrashTesting", "ForgeTestTraits", "TestDepth"]
+let testing = stores + ["ForgeStorageTesting", "ForgeCrashTesting", "ForgeTestTraits", "TestDepth", "ChildProcesses"]
 let onServers = testing + ["ForgeEtcd", "ForgeS3", "EtcdServers", "S3Servers", "ServerTestSupport", "Histories"] + http
 
 let privacy = [Resource.copy("PrivacyInfo.xcprivacy")]
@@ -87,10 +87,12 @@ let libraries = [
 ]
 
 let suites = [
-    library("TestDepth", in: "Tests"), library("StoreCrashes", ["ForgeCrashTesting"] + stores, in: "Tests"),
+    library("TestDepth", in: "Tests"), library("ChildProcesses", in: "Tests"),
+    library("StoreCrashes", ["ForgeCrashTesting"] + stores, in: "Tests"),
     tool("InspectorFixture", stores, in: "Tests"), library("ServerTestSupport", http + metrics, in: "Tests"),
-    library("EtcdServers", ["ServerTestSupport"], in: "Tests"), library("Histories", ["ForgeKVStore"], in: "Tests"),
-    library("S3Servers", ["ServerTestSupport", "ForgeS3"], in: "Tests"),
+    library("EtcdServers", ["ServerTestSupport", "ChildProcesses"], in: "Tests"),
+    library("Histories", ["ForgeKVStore"], in: "Tests"),
+    library("S3Servers", ["ServerTestSupport", "ChildProcesses", "ForgeS3"], in: "Tests"),
     tests("ForgeFileSystemTests", testing), tests("ForgeKVStoreTests", testing), tests("ForgeFileStoreTests", testing),
     tests("ForgeCryptTests", testing), tests("ForgeStorageTests", testing), tests("KillTests", testing),
     tests("ForgeStorageTestingTests", testing), tests("ForgeCrashTestingTests", testing + ["StoreCrashes"]),

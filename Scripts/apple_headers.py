@@ -13,7 +13,8 @@ ZIG = "ziglang==0.17.1"
 FRAMEWORKS = ["pyobjc-framework-Security==12.2.2", "pyobjc-framework-Cocoa==13.0", "pyobjc-framework-Quartz==13.0"]
 
 HEADERS = """dirent.h dispatch/dispatch.h errno.h fcntl.h stdio.h string.h sys/event.h sys/file.h sys/mman.h sys/mount.h
-    sys/stat.h sys/types.h sys/wait.h termios.h unistd.h signal.h sys/ioctl.h sys/socket.h netinet/in.h sys/un.h""".split()
+    sys/stat.h sys/types.h sys/wait.h termios.h unistd.h signal.h sys/ioctl.h sys/socket.h netinet/in.h sys/un.h
+    spawn.h""".split()
 
 # Declared by Swift's overlay of Darwin, or imported by it with another type than the header's.
 OVERLAY = {"errno": "Int32", "S_IFMT": "mode_t", "S_IFLNK": "mode_t", "S_IFREG": "mode_t", "S_IFDIR": "mode_t"}
@@ -23,6 +24,10 @@ BUILT_IN = {"strlen": "Int"}
 UNPROVED = {"flistxattr", "fgetxattr", "fsetxattr", "XATTR_NOFOLLOW"}
 # Overloads that take the type that Linux gives to a constant.
 UNPROVED |= {"getrlimit", "setrlimit", "socket"}
+# Overloads for the two types of posix_spawn(3), which are pointers there and structures on Linux.
+UNPROVED |= {"posix_spawnp"} | {
+    f"posix_spawn_file_actions_{name}" for name in ("init", "destroy", "adddup2", "addopen", "addchdir_np")
+} | {f"posix_spawnattr_{name}" for name in ("init", "destroy", "setsigdefault", "setsigmask", "setflags")}
 
 # A C array of 1,024 characters, which Swift imports as a tuple: `CChar1024` in the stub.
 CHARACTERS = "(" + ", ".join(["CChar"] * 1024) + ")"

@@ -1,3 +1,4 @@
+import ChildProcesses
 package import Foundation
 import Synchronization
 
@@ -14,7 +15,7 @@ package final class EtcdProcess: Sendable {
 
     private let arguments: [String]
     private let log: URL
-    private let process = Mutex<Process?>(nil)
+    private let process = Mutex<ChildProcess?>(nil)
     private static let running = Mutex<Set<Int32>>([])
     private static let killsAtExit: Void = {
         atexit { EtcdProcess.running.withLock { for process in $0 { kill(process, SIGKILL) } } }
@@ -33,16 +34,11 @@ package final class EtcdProcess: Sendable {
 
     /// Starts the server.
     package func launch() throws {
-        let process = Process()
-        process.executableURL = URL(filePath: Self.executable ?? "/usr/bin/etcd")
-        process.arguments = arguments
         try Data().write(to: log)
         let log = try FileHandle(forWritingTo: log)
-        process.standardOutput = log
-        process.standardError = log
-        try process.run()
-        let id = process.processIdentifier
-        Self.running.withLock { _ = $0.insert(id) }
+        let process = try ChildProcess(
+            Self.executable ?? "/usr/bin/etcd", arguments, output: .file(log), errors: .file(log))
+        Self.running.withLock { _ = $0.insert(process.id) }
         self.process.withLock { $0 = process }
     }
 
@@ -60,16 +56,14 @@ package final class EtcdProcess: Sendable {
 
     /// Sends a signal to the process if it runs.
     package func send(_ signal: Int32) {
-        process.withLock { process in
-            if let process, process.isRunning { kill(process.processIdentifier, signal) }
-        }
+        process.withLock { $0?.send(signal) }
     }
 
     /// Kills the process and waits for its end.
     package func end() {
         guard let process = process.withLock({ $0.take() }) else { return }
-        kill(process.processIdentifier, SIGKILL)
-        process.waitUntilExit()
-        Self.running.withLock { _ = $0.remove(process.processIdentifier) }
+        process.send(SIGKILL)
+        process.wait()
+        Self.running.withLock { _ = $0.remove(process.id) }
     }
 }

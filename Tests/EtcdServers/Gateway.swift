@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import ServerTestSupport
 
@@ -19,23 +20,14 @@ package struct Gateway: Sendable {
     package func post(_ path: String, _ json: String, token: String? = nil) async throws -> String {
         let endpoint = endpoint
         return try await onThread {
-            let process = Process()
-            process.executableURL = URL(filePath: "/usr/bin/curl")
-            // The request in a file of its own: arguments are limited in length.
-            process.arguments =
+            // The request as input: arguments are limited in length.
+            let run = try ChildProcess.run(
+                "/usr/bin/curl",
                 ["-sS", "--fail-with-body", "-m", "10", "-d", "@-"]
-                + (token.map { ["-H", "Authorization: \($0)"] } ?? [])
-                + [endpoint + path]
-            let (input, output) = (Pipe(), Pipe())
-            process.standardInput = input
-            process.standardOutput = output
-            process.standardError = output
-            try process.run()
-            try input.fileHandleForWriting.write(contentsOf: Data(json.utf8))
-            try input.fileHandleForWriting.close()
-            let answer = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-            process.waitUntilExit()
-            guard process.terminationStatus == 0 else { throw Refused(answer: answer) }
+                    + (token.map { ["-H", "Authorization: \($0)"] } ?? [])
+                    + [endpoint + path], input: Data(json.utf8))
+            let answer = String(decoding: run.output + run.errors, as: UTF8.self)
+            guard run.end == .exit(0) else { throw Refused(answer: answer) }
             return answer
         }
     }

@@ -1,3 +1,4 @@
+import ChildProcesses
 package import Foundation
 
 /// A small file system in memory that can be filled; needs Linux and the right to mount.
@@ -57,14 +58,7 @@ package final class TemporaryDisk: Sendable {
     }
 
     private static func run(_ command: String, _ arguments: String...) throws {
-        let process = Process()
-        process.executableURL = URL(filePath: "/bin/\(command)")
-        process.arguments = arguments
-        let output = Pipe()
-        process.standardError = output
-        try process.run()
-        let reason = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else { throw NotMounted(reason: reason) }
+        let run = try ChildProcess.run("/bin/\(command)", arguments)
+        guard run.end == .exit(0) else { throw NotMounted(reason: String(decoding: run.errors, as: UTF8.self)) }
     }
 }

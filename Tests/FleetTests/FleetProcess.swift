@@ -1,3 +1,4 @@
+import ChildProcesses
 import EtcdServers
 import Foundation
 import S3Servers
@@ -14,7 +15,7 @@ final class FleetProcess: Sendable {
         var output: String
     }
 
-    private let process: Process
+    private let process: ChildProcess
     private let port: Int
 
     /// Starts a server and waits until it listens.
@@ -23,20 +24,18 @@ final class FleetProcess: Sendable {
     }
 
     private init(_ etcd: EtcdServer, _ s3: MotoServer, _ options: [String]) throws {
-        process = Process()
-        process.executableURL = try Self.executable()
-        process.arguments =
+        let arguments =
             ["--port", "0", "--etcd", etcd.endpoint, "--s3", s3.endpoint, "--bucket", MotoServer.bucket] + options
         let credentials = ["AWS_ACCESS_KEY_ID": s3.accessKeyID, "AWS_SECRET_ACCESS_KEY": s3.secretAccessKey]
-        process.environment = ProcessInfo.processInfo.environment.merging(credentials) { $1 }
         let errors = Pipe()
-        process.standardError = errors
-        try process.run()
+        process = try ChildProcess(
+            Self.executable(), arguments, environment: ProcessInfo.processInfo.environment.merging(credentials) { $1 },
+            errors: .pipe(errors))
         var text = ""
         while true {
             let data = errors.fileHandleForReading.availableData
             guard !data.isEmpty else {
-                process.waitUntilExit()
+                process.wait()
                 throw NotStarted(output: text)
             }
             text += String(decoding: data, as: UTF8.self)
@@ -49,7 +48,7 @@ final class FleetProcess: Sendable {
         Thread.detachNewThread { while !errors.fileHandleForReading.availableData.isEmpty {} }
     }
 
-    deinit { Foundation.kill(process.processIdentifier, SIGKILL) }
+    deinit { process.send(SIGKILL) }
 
     /// Kills the server and waits for its end.
     func kill() async { _ = await end(by: SIGKILL) }
@@ -58,12 +57,13 @@ final class FleetProcess: Sendable {
     func stop() async -> Int32 { await end(by: SIGTERM) }
 
     private func end(by signal: Int32) async -> Int32 {
-        Foundation.kill(process.processIdentifier, signal)
+        process.send(signal)
         let process = process
         do {
             return try await onThread {
-                process.waitUntilExit()
-                return process.terminationStatus
+                switch process.wait() {
+                case .exit(let status), .signal(let status): status
+                }
             }
         } catch {
             return -1
@@ -71,12 +71,12 @@ final class FleetProcess: Sendable {
     }
 
     /// The executable that the same build has put beside the test bundle.
-    private static func executable() throws -> URL {
+    private static func executable() throws -> String {
         var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         for _ in 0..<5 {
             directory.deleteLastPathComponent()
             let candidate = directory.appendingPathComponent("FleetServer")
-            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate }
+            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate.path }
         }
         throw NotStarted(output: "the server was not built")
     }

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import ServerTestSupport
 import Testing
@@ -17,7 +18,7 @@ final class ForgeRun: Sendable {
         var errorLines: [String] { errors.split(separator: "\n").map(String.init) }
     }
 
-    private let process = Process()
+    private let process: ChildProcess
     private let directory: URL
 
     /// Starts the command; its output goes to files, since a full pipe could block it.
@@ -35,38 +36,35 @@ final class ForgeRun: Sendable {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         for name in ["output", "errors"] { try Data().write(to: directory.appending(path: name)) }
         try input.write(to: directory.appending(path: "input"))
-        process.executableURL = try Self.executable()
-        process.arguments = arguments
         let own = ProcessInfo.processInfo.environment
-        process.environment = ["PATH": own["PATH"] ?? "/usr/bin:/bin", "HOME": directory.path]
+        let variables = ["PATH": own["PATH"] ?? "/usr/bin:/bin", "HOME": directory.path]
             .merging(environment) { _, given in given }
-        process.standardInput = try FileHandle(forReadingFrom: directory.appending(path: "input"))
-        process.standardOutput = try output ?? FileHandle(forWritingTo: directory.appending(path: "output"))
-        process.standardError = try FileHandle(forWritingTo: directory.appending(path: "errors"))
-        // A shell starts background jobs with an ignored SIGINT, which children inherit.
-        signal(SIGINT, SIG_DFL)
-        try process.run()
+        process = try ChildProcess(
+            Self.executable(), arguments, environment: variables,
+            input: .file(FileHandle(forReadingFrom: directory.appending(path: "input"))),
+            output: .file(output ?? FileHandle(forWritingTo: directory.appending(path: "output"))),
+            errors: .file(FileHandle(forWritingTo: directory.appending(path: "errors"))))
     }
 
     deinit {
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+        process.send(SIGKILL)
         do { try FileManager.default.removeItem(at: directory) } catch {}
     }
 
     /// The executable of the same build, above the test bundle.
-    private static func executable() throws -> URL {
+    private static func executable() throws -> String {
         var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         for _ in 0..<5 {
             directory.deleteLastPathComponent()
             let candidate = directory.appending(path: "forge")
-            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate }
+            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate.path }
         }
         throw NotBuilt()
     }
 
     var isRunning: Bool { process.isRunning }
 
-    func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
+    func send(_ signal: Int32) { process.send(signal) }
 
     /// What was written to standard output so far.
     func outputSoFar() throws -> String {
@@ -76,10 +74,13 @@ final class ForgeRun: Sendable {
     /// Waits for the end.
     func ended() async throws -> Result {
         try await onThread { [self] in
-            process.waitUntilExit()
+            let (status, endedBySignal) =
+                switch process.wait() {
+                case .exit(let status): (status, false)
+                case .signal(let signal): (signal, true)
+                }
             return Result(
-                status: process.terminationStatus, endedBySignal: process.terminationReason == .uncaughtSignal,
-                output: try outputSoFar(),
+                status: status, endedBySignal: endedBySignal, output: try outputSoFar(),
                 errors: try String(contentsOf: directory.appending(path: "errors"), encoding: .utf8))
         }
     }

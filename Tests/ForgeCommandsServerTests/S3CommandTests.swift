@@ -1,4 +1,5 @@
 #if S3
+import ChildProcesses
 import Foundation
 import S3Servers
 import ServerTestSupport
@@ -39,13 +40,9 @@ struct S3Fixture: CommandServer {
         let arguments = ["python3", "-c", script, moto.endpoint, MotoServer.bucket, "\(prefix)/\(key)", content]
         let environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         try await onThread {
-            let process = Process()
-            process.executableURL = URL(filePath: "/usr/bin/env")
-            process.arguments = arguments
-            process.environment = environment.merging(["AWS_DEFAULT_REGION": "us-east-1"]) { $1 }
-            try process.run()
-            process.waitUntilExit()
-            guard process.terminationStatus == 0 else { throw Refused() }
+            let run = try ChildProcess.run(
+                "/usr/bin/env", arguments, environment: environment.merging(["AWS_DEFAULT_REGION": "us-east-1"]) { $1 })
+            guard run.end == .exit(0) else { throw Refused() }
         }
     }
 }

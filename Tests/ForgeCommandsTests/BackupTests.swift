@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import Synchronization
@@ -156,18 +157,15 @@ struct BackupTests {
         defer { writer.stop() }
         var finished = 0
         for round in 0..<8 {
-            let process = Process()
-            process.executableURL = try CommandRun.executable()
-            process.arguments = ["backup", root.path, scratch.path("b\(round)")]
-            process.standardOutput = FileHandle.nullDevice
-            try process.run()
+            let process = try ChildProcess(
+                CommandRun.executable(), ["backup", root.path, scratch.path("b\(round)")], output: .null)
             if round % 2 == 1 {
                 usleep(.random(in: 0..<60_000))
-                kill(process.processIdentifier, SIGKILL)
+                process.send(SIGKILL)
             }
-            process.waitUntilExit()
-            let isFinished = process.terminationReason == .exit
-            if isFinished { #expect(process.terminationStatus == 0) }
+            let end = process.wait()
+            let isFinished = end == .exit(0)
+            if !isFinished { #expect(end == .signal(SIGKILL)) }
             let restored = try CommandRun(["restore", scratch.path("b\(round)"), scratch.path("r\(round)")])
             #expect(
                 restored.status == (isFinished ? 0 : 4) || (!isFinished && restored.status == 0), "\(restored.errors)")

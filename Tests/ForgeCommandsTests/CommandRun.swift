@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -59,42 +60,36 @@ struct CommandRun {
     init(
         _ arguments: [String], input: Data = Data(), to destination: Destination = .file, prefix: [String] = []
     ) throws {
-        let process = Process()
         let closing = destination == .closed ? ["/bin/sh", "-c", "exec \"$0\" \"$@\" >&-"] : []
-        let words = prefix + closing + [try Self.executable().path] + arguments
-        process.executableURL = URL(fileURLWithPath: words[0])
-        process.arguments = Array(words.dropFirst())
-        if !prefix.isEmpty {
-            // Another user cannot write where a run with coverage collects profiles; the runtime would print an error.
-            process.environment = ProcessInfo.processInfo.environment.merging(["LLVM_PROFILE_FILE": "/dev/null"]) { $1 }
-        }
-        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("run-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: directory) }
-        func file(_ name: String, _ content: Data = Data()) throws -> URL {
-            let url = directory.appendingPathComponent(name)
-            try content.write(to: url)
-            return url
-        }
+        let words = prefix + closing + [try Self.executable()] + arguments
+        // Another user cannot write where a run with coverage collects profiles; the runtime would print an error.
+        let environment = ProcessInfo.processInfo.environment.merging(
+            prefix.isEmpty ? [:] : ["LLVM_PROFILE_FILE": "/dev/null"]
+        ) { $1 }
         // Files, not pipes: a full pipe could block.
-        let outputFile = try file("output")
-        let errorFile = try file("errors")
-        process.standardInput = try FileHandle(forReadingFrom: file("input", input))
-        process.standardError = try FileHandle(forWritingTo: errorFile)
+        let (outputFile, errorFile) = (try ChildProcess.unnamedFile(), try ChildProcess.unnamedFile())
+        let stream: ChildProcess.Stream
         switch destination {
-        case .file, .closed: process.standardOutput = try FileHandle(forWritingTo: outputFile)
-        case .full: process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: "/dev/full"))
+        case .file, .closed: stream = .file(outputFile)
+        case .full: stream = .file(try FileHandle(forWritingTo: URL(fileURLWithPath: "/dev/full")))
         case .brokenPipe:
             let pipe = Pipe()
             try pipe.fileHandleForReading.close()
-            process.standardOutput = pipe
+            stream = .pipe(pipe)
         }
-        try process.run()
-        process.waitUntilExit()
-        status = process.terminationStatus
-        endedBySignal = process.terminationReason == .uncaughtSignal
-        output = try String(contentsOf: outputFile, encoding: .utf8)
-        errors = try String(contentsOf: errorFile, encoding: .utf8)
+        let process = try ChildProcess(
+            words[0], Array(words.dropFirst()), environment: environment,
+            input: .file(try ChildProcess.unnamedFile(containing: input)), output: stream, errors: .file(errorFile))
+        switch process.wait() {
+        case .exit(let status): (self.status, endedBySignal) = (status, false)
+        case .signal(let signal): (status, endedBySignal) = (signal, true)
+        }
+        output = try Self.text(of: outputFile)
+        errors = try Self.text(of: errorFile)
+    }
+
+    private static func text(of file: FileHandle) throws -> String {
+        try #require(String(data: ChildProcess.content(of: file), encoding: .utf8))
     }
 
     init(_ arguments: [String], input: String) throws {
@@ -102,34 +97,17 @@ struct CommandRun {
     }
 
     /// The executable of the same build, beside the test bundle.
-    static func executable() throws -> URL {
+    static func executable() throws -> String {
         var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         for _ in 0..<5 {
             directory.deleteLastPathComponent()
             let candidate = directory.appendingPathComponent("forge")
-            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate }
+            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate.path }
         }
         throw NotBuilt()
     }
 
     struct NotBuilt: Error {}
-}
-
-extension Process {
-    /// Starts the process, which control-C interrupts even if this process ignores it, as a background job of a shell
-    /// does.
-    func runInterruptibly() throws {
-        signal(SIGINT, SIG_DFL)
-        try run()
-    }
-
-    /// Waits for the end of the process, which must come within a minute: it is killed then.
-    func waitForEnd() {
-        let end = ContinuousClock.now + .seconds(60)
-        while isRunning, ContinuousClock.now < end { usleep(1000) }
-        if isRunning { kill(processIdentifier, SIGKILL) }
-        waitUntilExit()
-    }
 }
 
 /// A directory of one test, removed with the last reference.

@@ -1,4 +1,5 @@
 #if os(Linux)
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -23,8 +24,8 @@ struct InterruptionTests {
     private static let writeCalls = ["1 0x1 ", "64 0x1 "]
 
     /// Whether a thread of a process waits in `write(2)` to standard output.
-    private func isWriting(_ process: Process) -> Bool {
-        let tasks = "/proc/\(process.processIdentifier)/task"
+    private func isWriting(_ process: ChildProcess) -> Bool {
+        let tasks = "/proc/\(process.id)/task"
         let names = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
         return names.contains { name in
             let call = try? String(contentsOfFile: "\(tasks)/\(name)/syscall", encoding: .utf8)
@@ -44,22 +45,16 @@ struct InterruptionTests {
         let errors = Pipe()
         let input = fixture.scratch.url.appendingPathComponent("input")
         try Data(verb.input.utf8).write(to: input)
-        let process = Process()
-        process.executableURL = try CommandRun.executable()
-        process.arguments = verb.words(in: fixture.scratch.url.path) + (json ? ["--json"] : [])
-        process.standardInput = try FileHandle(forReadingFrom: input)
-        process.standardOutput = output.pipe
-        process.standardError = errors
-        try process.runInterruptibly()
+        let process = try ChildProcess(
+            CommandRun.executable(), verb.words(in: fixture.scratch.url.path) + (json ? ["--json"] : []),
+            input: .file(FileHandle(forReadingFrom: input)), output: .pipe(output.pipe), errors: .pipe(errors))
         while process.isRunning, !isWriting(process) { usleep(1000) }
         // A verb that has something to tidy up is asked first.
         for _ in 0..<2 where process.isRunning {
-            kill(process.processIdentifier, SIGINT)
+            process.send(SIGINT)
             for _ in 0..<20 where process.isRunning { usleep(1000) }
         }
-        process.waitForEnd()
-        #expect(process.terminationReason == .exit)
-        #expect(process.terminationStatus == 130)
+        #expect(process.wait(killingAfter: .seconds(60)) == .exit(130))
         let message = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         let expected =
             json ? "{\"code\":130,\"kind\":\"interrupted\",\"message\":\"interrupted\"}\n" : "Error: interrupted\n"

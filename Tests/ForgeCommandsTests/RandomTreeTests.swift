@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
@@ -135,17 +136,10 @@ struct RandomTreeTests {
 
         /// The checksums that `sha256sum` prints of the app's files below a directory, by path.
         func checksums(below directory: URL) throws -> [String: String] {
-            let process = Process()
-            process.executableURL = URL(fileURLWithPath: "/bin/sh")
-            process.currentDirectoryURL = directory
-            process.arguments = ["-c", "find . -type f -print0 | xargs -0 sha256sum -z"]
-            let output = Pipe()
-            process.standardOutput = output
-            try process.run()
-            let data = output.fileHandleForReading.readDataToEndOfFile()
-            process.waitUntilExit()
+            let run = try ChildProcess.run(
+                "/bin/sh", ["-c", "find . -type f -print0 | xargs -0 sha256sum -z"], directory: directory.path)
             var sums: [String: String] = [:]
-            for line in data.split(separator: 0) {
+            for line in run.output.split(separator: 0) {
                 let path = String(decoding: line.dropFirst(64 + 4), as: UTF8.self)
                 // By bytes: two canonically equivalent names are two files.
                 sums[Data(path.utf8).base64EncodedString()] = String(decoding: line.prefix(64), as: UTF8.self)

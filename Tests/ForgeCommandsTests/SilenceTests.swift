@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import Testing
@@ -152,23 +153,20 @@ struct SilenceTests {
         // Long, so that the signal comes in time; it has no blocks.
         try #require(truncate(scratch.path("f/a"), 4 << 30) == 0)
         try FileManager.default.createDirectory(atPath: scratch.path("out"), withIntermediateDirectories: true)
-        var status: Int32 = 0
+        var end = ChildProcess.End.exit(0)
         // On a busy machine the file may be complete before the signal arrives: then once more.
-        for _ in 0..<20 where status == 0 {
+        for _ in 0..<20 where end == .exit(0) {
             try? FileManager.default.removeItem(atPath: scratch.path("out/a"))
-            let process = Process()
-            process.executableURL = try CommandRun.executable()
-            process.arguments = ["file", "get", scratch.path("f"), "a", "-o", scratch.path("out/a")]
-            process.standardError = FileHandle.nullDevice
-            try process.runInterruptibly()
+            let process = try ChildProcess(
+                CommandRun.executable(), ["file", "get", scratch.path("f"), "a", "-o", scratch.path("out/a")],
+                errors: .null)
             while try FileManager.default.contentsOfDirectory(atPath: scratch.path("out")).isEmpty, process.isRunning {
                 usleep(200)
             }
-            kill(process.processIdentifier, SIGINT)
-            process.waitForEnd()
-            status = process.terminationStatus
+            process.send(SIGINT)
+            end = process.wait(killingAfter: .seconds(60))
         }
-        #expect(status == 130)
+        #expect(end == .exit(130))
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("out")).isEmpty)
     }
 

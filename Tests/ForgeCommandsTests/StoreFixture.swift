@@ -9,7 +9,8 @@ struct StoreFixture {
         scratch = try Scratch()
         let settings = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
         try settings.set(KVKey<String>("name"), value: "dusk")
-        try settings.synchronize()
+        // Hundreds of tests wait at the next line at the same time: their stores would hold a thousand descriptors.
+        try settings.close()
         try await DiskFileStore(root: scratch.url.appendingPathComponent("files")).save(Data("text".utf8), to: "a.txt")
         let vault = scratch.url.appendingPathComponent("vault")
         let key = try VaultKeyFile.loadOrCreate(at: vault.appendingPathComponent("key"))

@@ -1,4 +1,5 @@
 #if os(Linux)
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -44,16 +45,12 @@ struct TerminalTests {
     }
 
     /// Starts `secret set` and returns once it has asked for the secret.
-    private func start(on terminal: Terminal) throws -> Process {
-        let process = Process()
-        process.executableURL = try CommandRun.executable()
-        process.arguments = [
-            "secret", "set", scratch.path("vault"), "--key-file", scratch.path("key"), "token", "--create",
-        ]
+    private func start(on terminal: Terminal) throws -> ChildProcess {
         let errors = Pipe()
-        process.standardInput = FileHandle(fileDescriptor: dup(terminal.slave), closeOnDealloc: true)
-        process.standardError = errors
-        try process.run()
+        let process = try ChildProcess(
+            CommandRun.executable(),
+            ["secret", "set", scratch.path("vault"), "--key-file", scratch.path("key"), "token", "--create"],
+            input: .file(FileHandle(fileDescriptor: terminal.slave, closeOnDealloc: false)), errors: .pipe(errors))
         #expect(String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self).hasPrefix("Secret"))
         return process
     }
@@ -65,8 +62,7 @@ struct TerminalTests {
         let process = try start(on: terminal)
         #expect(try !terminal.echoes)
         terminal.type("s3cret\n")
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 0)
+        #expect(process.wait() == .exit(0))
         #expect(try terminal.echoes)
         let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
         #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
@@ -77,8 +73,7 @@ struct TerminalTests {
         let terminal = try Terminal()
         let process = try start(on: terminal)
         terminal.type(String(repeating: "x", count: 5000) + "\n")
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 1)
+        #expect(process.wait() == .exit(1))
         #expect(try terminal.echoes)
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
@@ -89,8 +84,7 @@ struct TerminalTests {
         let terminal = try Terminal()
         let process = try start(on: terminal)
         terminal.type(secret + "\n")
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 0)
+        #expect(process.wait() == .exit(0))
         let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
         #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == secret + "\n")
     }
@@ -104,10 +98,8 @@ struct TerminalTests {
     func interrupted(signal: CInt) throws {
         let terminal = try Terminal()
         let process = try start(on: terminal)
-        kill(process.processIdentifier, signal)
-        process.waitUntilExit()
-        #expect(process.terminationReason == .uncaughtSignal)
-        #expect(process.terminationStatus == signal)
+        process.send(signal)
+        #expect(process.wait() == .signal(signal))
         #expect(try terminal.echoes)
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }

@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import SystemPackage
@@ -411,14 +412,14 @@ struct TransferTests {
         for number in 0..<400 { try plant("s/d\(number % 7)/\(number)", content + "\(number)") }
         let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"]
         // On a busy machine the copy may be complete before the signal arrives: then once more.
-        var (status, message) = (Int32(0), "")
-        for _ in 0..<50 where status == 0 {
+        var (end, message) = (ChildProcess.End.exit(0), "")
+        for _ in 0..<50 where end == .exit(0) {
             if FileManager.default.fileExists(atPath: scratch.path("t")) {
                 try FileManager.default.removeItem(atPath: scratch.path("t"))
             }
-            (status, message) = try interruptedCopy(words, after: "t/d0/0")
+            (end, message) = try interruptedCopy(words, after: "t/d0/0")
         }
-        #expect(status == 130)
+        #expect(end == .exit(130))
         #expect(message == "Error: interrupted\n")
         let done = try files("t")
         let all = try files("s")
@@ -432,20 +433,16 @@ struct TransferTests {
         #expect(try files("t") == all)
     }
 
-    /// Starts the command, and interrupts it when a file exists. Returns its status and what it printed as an error.
-    private func interruptedCopy(_ words: [String], after path: String) throws -> (status: Int32, message: String) {
-        let process = Process()
-        process.executableURL = try CommandRun.executable()
-        process.arguments = words
+    /// Starts the command, and interrupts it when a file exists. Returns its end and what it printed as an error.
+    private func interruptedCopy(
+        _ words: [String], after path: String
+    ) throws -> (end: ChildProcess.End, message: String) {
         let errors = Pipe()
-        process.standardError = errors
-        process.standardOutput = FileHandle.nullDevice
-        try process.runInterruptibly()
+        let process = try ChildProcess(CommandRun.executable(), words, output: .null, errors: .pipe(errors))
         while !FileManager.default.fileExists(atPath: scratch.path(path)), process.isRunning { usleep(200) }
-        kill(process.processIdentifier, SIGINT)
-        process.waitForEnd()
-        #expect(process.terminationReason == .exit)
+        process.send(SIGINT)
+        let end = process.wait(killingAfter: .seconds(60))
         let message = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        return (process.terminationStatus, message)
+        return (end, message)
     }
 }

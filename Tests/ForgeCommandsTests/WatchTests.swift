@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import Testing
@@ -6,12 +7,8 @@ import Testing
 struct WatchTests {
     /// Starts `forge watch`, calls `change` once it watches, and returns the lines it printed.
     private func watch(_ words: [String], _ change: () async throws -> Void) async throws -> [String] {
-        let process = Process()
-        process.executableURL = try CommandRun.executable()
-        process.arguments = ["watch"] + words
         let output = Pipe()
-        process.standardOutput = output
-        try process.run()
+        let process = try ChildProcess(CommandRun.executable(), ["watch"] + words, output: .pipe(output))
         var text = ""
         while !text.hasSuffix("\n") {
             let data = output.fileHandleForReading.availableData
@@ -20,8 +17,7 @@ struct WatchTests {
         }
         try await change()
         text += String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 0)
+        #expect(process.wait() == .exit(0))
         return text.split(separator: "\n").map(String.init)
     }
 

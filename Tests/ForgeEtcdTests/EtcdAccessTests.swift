@@ -1,4 +1,5 @@
 #if Etcd
+import ChildProcesses
 import ForgeFileSystem
 import EtcdServers
 import ForgeEtcd
@@ -91,17 +92,11 @@ struct EtcdAccessTests {
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { do { try FileManager.default.removeItem(at: directory) } catch {} }
         let (certificate, privateKey) = (directory.path + "/certificate.pem", directory.path + "/key.pem")
-        let openssl = Process()
-        openssl.executableURL = URL(filePath: "/usr/bin/openssl")
-        openssl.arguments = [
+        let arguments = [
             "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1", "-addext",
             "subjectAltName=IP:127.0.0.1", "-keyout", privateKey, "-out", certificate,
         ]
-        openssl.standardError = nil
-        try await onThread {
-            try openssl.run()
-            openssl.waitUntilExit()
-        }
+        _ = try await onThread { try ChildProcess.run("/usr/bin/openssl", arguments) }
         let server = try await EtcdServer.started(
             [
                 "--cert-file", certificate, "--key-file", privateKey, "--trusted-ca-file", certificate,

@@ -1,4 +1,5 @@
 #if S3
+import ChildProcesses
 package import ForgeS3
 import Foundation
 import ServerTestSupport
@@ -10,13 +11,9 @@ import Synchronization
 package final class MotoServer: Sendable {
     /// Whether the tests can run; says so if they cannot.
     package static let isInstalled: Bool = {
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["python3", "-c", "import moto.server"]
-        process.standardError = FileHandle.nullDevice
-        do { try process.run() } catch { return false }
-        process.waitUntilExit()
-        let isInstalled = process.terminationStatus == 0
+        let run: ChildProcess.Outcome
+        do { run = try ChildProcess.run("python3", ["-c", "import moto.server"]) } catch { return false }
+        let isInstalled = run.end == .exit(0)
         if !isInstalled { print("\n*** NO TEST OF S3 RUNS: moto is not installed (pip install 'moto[server]') ***\n") }
         return isInstalled
     }()
@@ -31,7 +28,7 @@ package final class MotoServer: Sendable {
     package let port: UInt16
     package let accessKeyID: String
     package let secretAccessKey: String
-    private let process: Process
+    private let process: ChildProcess
     private static let running = Mutex<Set<Int32>>([])
 
     package var endpoint: String { "http://127.0.0.1:\(port)" }
@@ -88,15 +85,11 @@ package final class MotoServer: Sendable {
     package struct NotStarted: Error {}
 
     private init() throws {
-        process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["python3", "-c", Self.script]
         let output = Pipe()
-        process.standardOutput = output
         atexit { MotoServer.running.withLock { for process in $0 { kill(process, SIGKILL) } } }
-        try process.run()
-        let id = process.processIdentifier
-        Self.running.withLock { _ = $0.insert(id) }
+        let process = try ChildProcess("python3", ["-c", Self.script], output: .pipe(output))
+        self.process = process
+        Self.running.withLock { _ = $0.insert(process.id) }
         // The line is written when the server listens.
         var line = Data()
         while line.last != UInt8(ascii: "\n") {

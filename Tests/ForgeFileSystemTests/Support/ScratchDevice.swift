@@ -1,4 +1,5 @@
 #if os(Linux)
+import ChildProcesses
 import ForgeFileSystem
 import Foundation
 import Glibc
@@ -97,18 +98,11 @@ struct ScratchDevice {
     }
 
     private static func run(_ program: String, _ arguments: String...) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = [program] + arguments
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        process.environment = ["PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"]
-        try process.run()
-        let told = try output.fileHandleForReading.readToEnd() ?? Data()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            let reason = String(decoding: told, as: UTF8.self).split(separator: "\n").first ?? ""
+        let run = try ChildProcess.run(
+            "/usr/bin/env", [program] + arguments,
+            environment: ["PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"])
+        guard run.end == .exit(0) else {
+            let reason = String(decoding: run.errors + run.output, as: UTF8.self).split(separator: "\n").first ?? ""
             throw Unavailable(description: "\(program): \(reason)")
         }
     }
