@@ -91,7 +91,7 @@ extension POSIXFileSystem {
             do {
                 try createDirectory(path, at: directory, exactly: permissions)
                 return true
-            } catch  where error.errno == .fileExists {
+            } catch  where error.errno.isOfPresentDirectory {
                 guard try status(path, at: directory).type == .directory else { throw error }
                 return false
             }
@@ -103,7 +103,7 @@ extension POSIXFileSystem {
             do throws(FileSystemError) {
                 try createDirectory(name, at: parent, exactly: permissions)
                 return true
-            } catch  where error.errno == .fileExists {
+            } catch  where error.errno.isOfPresentDirectory {
                 let type = try status(name, at: parent, followsSymbolicLinks: false).type
                 guard type == .directory else { throw error }
                 return false
@@ -246,4 +246,9 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Result {
         try withDirectory(parent.isEmpty ? "." : parent, at: directory, resolution: resolution, body)
     }
+}
+
+extension Errno {
+    /// Whether `mkdir(2)` may have found a directory: `EISDIR` is Darwin's error for the root of the file system.
+    fileprivate var isOfPresentDirectory: Bool { self == .fileExists || self == .isDirectory }
 }

@@ -206,6 +206,8 @@ extension POSIXPath {
 
     /// Whether a file with this name exists only in the root of a store.
     package var isStoreMarker: Bool {
+        // Almost no file has such a name; a directory may have many thousands.
+        guard withUnsafeBytes({ $0.first == UInt8(ascii: "#") }) else { return false }
         if self == Self.lockName || hasPrefix("#lock-") || isMarkerOfKind { return true }
         guard hasPrefix(Self.journalPrefix) else { return false }
         let number = bytes.dropFirst(Self.journalPrefix.utf8.count)

@@ -209,22 +209,27 @@ func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
 
 private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     var entries: [DirectoryEntry] = []
-    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
+    let dot = UInt8(ascii: ".")
+    let capacity = 1 << 16
+    let buffer = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
     defer { buffer.deallocate() }
     while true {
-        let used = forge_getdents64(descriptor, buffer.baseAddress, buffer.count)
+        let used = forge_getdents64(descriptor, buffer, capacity)
         guard used >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
         if used == 0 { return entries }
         // struct linux_dirent64: u64 inode, s64 offset, u16 record length, u8 type, name with its NUL.
         var position = 0
         while position < used {
-            let record = UnsafeRawBufferPointer(rebasing: buffer[position..<used])
+            let record = UnsafeRawPointer(buffer + position)
             position += Int(record.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
-            let name = UnsafeRawBufferPointer(rebasing: record[19...].prefix { $0 != 0 })
-            if name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8) { continue }
+            let start = record + 19
+            let bytes = UnsafeRawBufferPointer(start: start, count: strlen(start.assumingMemoryBound(to: CChar.self)))
+            if bytes.count <= 2, bytes.allSatisfy({ $0 == dot }) { continue }
+            let name = POSIXPath(bytes)
             entries.append(
                 DirectoryEntry(
-                    name: POSIXPath(name), type: try sysType(record[18], of: POSIXPath(name), in: descriptor),
+                    name: name,
+                    type: try sysType(record.load(fromByteOffset: 18, as: UInt8.self), of: name, in: descriptor),
                     inode: record.loadUnaligned(as: UInt64.self)))
         }
     }

@@ -221,6 +221,24 @@ struct DirectoryChainTests {
         #expect(try memory.status("/a/b/c/d/e").type == .directory)
     }
 
+    @Test("accepts the root directory, and creates what is directly below it, on each platform")
+    func root() throws {
+        for options in [InMemoryFileSystem.Options(), .darwin] {
+            let fileSystem = InMemoryFileSystem(options: options)
+            for path in ["/", "/a", "/a", "/b/", "/c/d"] as [POSIXPath] {
+                try fileSystem.makeDirectories(path)
+                #expect(try fileSystem.status(path).type == .directory)
+            }
+            for path in ["/e", "/e"] as [POSIXPath] {
+                try fileSystem.createDirectories(
+                    path, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: .noSymbolicLinks)
+            }
+            for path in ["/", "/f", "/f", "/g/h"] {
+                try fileSystem.createDirectory(at: URL(filePath: path), withIntermediateDirectories: true)
+            }
+        }
+    }
+
     @Test("accepts a link to a directory, and refuses other entries")
     func obstacles() throws {
         try memory.makeDirectories("/a")
