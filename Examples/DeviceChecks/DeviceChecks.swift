@@ -79,6 +79,14 @@ struct DeviceCheck: Identifiable {
             let protection = attributes[.protectionKey] as? FileProtectionType
             try require(protection?.rawValue == FileProtectionType.complete.rawValue, "\(attributes)")
         },
+        DeviceCheck(id: "a store that is excluded from backups has an excluded root") {
+            var root = try home().appending(path: "Excluded")
+            let options = FileStoreOptions(isExcludedFromBackup: true)
+            try await DiskFileStore(root: root, options: options).save(Data("a".utf8), to: "a")
+            root.removeAllCachedResourceValues()
+            let isExcluded = try root.resourceValues(forKeys: [.isExcludedFromBackupKey]).isExcludedFromBackup
+            try require(isExcluded == true, "the system says \(String(describing: isExcluded))")
+        },
     ]
 
     /// The checks that run ten seconds after the button was tapped, while the device should be locked.

@@ -142,13 +142,21 @@ public struct FileStoreOptions: Hashable, Sendable {
     /// no deadline once they have begun, other than for locks. Synchronous calls wait for the device without limit.
     public var deadline: Duration?
 
+    /// Whether the first write excludes the root, and with it all files, from the backups of an Apple device; not by
+    /// default. False leaves the root as it is. No effect elsewhere.
+    ///
+    /// Set it for what the app can load or compute again, outside of a directory for caches.
+    public var isExcludedFromBackup: Bool
+
     /// Creates options with default values.
     public init(
-        durability: Durability = .full, maximumLoadSizeInBytes: Int = .max, deadline: Duration? = .seconds(30)
+        durability: Durability = .full, maximumLoadSizeInBytes: Int = .max, deadline: Duration? = .seconds(30),
+        isExcludedFromBackup: Bool = false
     ) {
         self.durability = durability
         self.maximumLoadSizeInBytes = maximumLoadSizeInBytes
         self.deadline = deadline
+        self.isExcludedFromBackup = isExcludedFromBackup
     }
 }
 

@@ -290,3 +290,46 @@ extension POSIXFileSystem {
         }
     }
 }
+
+/// The extended attribute that excludes a file, or a directory with its whole tree, from backups of Apple's systems.
+package enum BackupExclusion {
+    /// The attribute that `URLResourceValues.isExcludedFromBackup` sets and reads.
+    package static let attribute = "com.apple.metadata:com_apple_backup_excludeItem"
+
+    /// A binary property list of one string, as all attributes of the prefix `com.apple.metadata:` are.
+    package static let value: [UInt8] = {
+        let text = Array("com.apple.backupd".utf8)
+        let header = Array("bplist00".utf8)
+        // A string of ASCII with 15 characters or more: the marker, its length as an integer of one byte, the text.
+        let object = [0x5f, 0x10, UInt8(text.count)] + text
+        let objectOffset = UInt8(header.count)
+        // Sizes of offsets and references; the number of objects, the first object and the place of the offsets.
+        let trailer: [UInt8] = [0, 0, 0, 0, 0, 0, 1, 1]
+        let numbers = [1, 0, objectOffset + UInt8(object.count)].flatMap { [0, 0, 0, 0, 0, 0, 0, $0] as [UInt8] }
+        return header + object + [objectOffset] + trailer + numbers
+    }()
+}
+
+extension POSIXFileSystem {
+    /// Excludes a directory with its whole tree, or a file, from backups of Apple's systems, as
+    /// `URLResourceValues.isExcludedFromBackup` does.
+    ///
+    /// The exclusion is an attribute of the file: a save that replaces the file loses it, so exclude its directory. It is
+    /// durable once the directory has been flushed. No backup of another system reads it, and a file system without
+    /// extended attributes is left unchanged.
+    ///
+    /// - Throws: ``FileSystemError`` if the file cannot be opened, or the attribute cannot be set for another reason.
+    public func excludeFromBackup(_ path: POSIXPath) throws(FileSystemError) {
+        let file = try open(path, options: [.nonBlocking])
+        try closing(file) { () throws(FileSystemError) in try excludeFromBackup(file) }
+    }
+
+    /// Excludes an open directory or file.
+    package func excludeFromBackup(_ file: Descriptor) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try setExtendedAttribute(BackupExclusion.attribute, to: BackupExclusion.value, of: file)
+        } catch {
+            guard error.errno == .notSupported || error.errno == .noFunction else { throw error }
+        }
+    }
+}

@@ -27,6 +27,18 @@ struct ExtendedAttributeTests {
         #expect(try memory.usage().sizeInBytes == 0)
     }
 
+    @Test("that excludes from backups is the property list that Apple's systems write")
+    func backupExclusion() throws {
+        let file = try open("/f")
+        try memory.excludeFromBackup("/f")
+        let value = try #require(
+            try memory.extendedAttribute("com.apple.metadata:com_apple_backup_excludeItem", of: file))
+        let text = "com.apple.backupd"
+        #expect(try PropertyListSerialization.propertyList(from: Data(value), format: nil) as? String == text)
+        #expect(try Data(value) == PropertyListSerialization.data(fromPropertyList: text, format: .binary, options: 0))
+        try memory.close(file)
+    }
+
     @Test("cannot be set on a read-only device")
     func readOnly() throws {
         let file = try open("/f")

@@ -54,7 +54,7 @@ public struct DeviceBackup: Sendable {
                 let absolute = container.appending(relative)
                 let hasAttributes = entry.type == .regular || entry.type == .directory
                 let attributes = hasAttributes ? try Self.attributes(of: absolute, on: disk) : [:]
-                guard attributes[DeviceFileSystem.exclusionAttribute] == nil else { continue }
+                guard attributes[BackupExclusion.attribute] == nil else { continue }
                 let content: Content
                 switch entry.type {
                 case .directory:

@@ -75,21 +75,6 @@ public final class DeviceFileSystem: POSIXFileSystem {
         rules[identity] = protection
     }
 
-    /// The extended attribute that backups of Apple's systems look for (`NSURLIsExcludedFromBackupKey`).
-    static let exclusionAttribute = "com.apple.metadata:com_apple_backup_excludeItem"
-
-    /// Excludes a file, or a directory with its whole tree, from backups, as `URLResourceValues.isExcludedFromBackup` does.
-    ///
-    /// The exclusion is an attribute of the file: a save that replaces the file loses it, as on a real device. Exclude the
-    /// directory instead.
-    public func excludeFromBackup(_ path: POSIXPath) throws(FileSystemError) {
-        let view = try live(.setExtendedAttribute, path)
-        let file = try view.open(path)
-        try view.closing(file) { () throws(FileSystemError) in
-            try view.setExtendedAttribute(Self.exclusionAttribute, to: Array("com.apple.backupd".utf8), of: file)
-        }
-    }
-
     private func locked(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) -> FileSystemError {
         FileSystemError(operation, .notPermitted, path: path, underlying: ProtectedDataUnavailable())
     }

@@ -34,6 +34,9 @@ public class PlainFileStore: StreamingFileStoring, @unchecked Sendable {
             LazyStoreDirectory(path, of: .files, on: configuration.fileSystem, turnPatience: turnPatience) {
                 (path) throws(FileSystemError) in
                 try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
+                if configuration.options.isExcludedFromBackup {
+                    try configuration.fileSystem.excludeFromBackup(path)
+                }
             }
         }
     }

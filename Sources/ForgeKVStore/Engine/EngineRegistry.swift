@@ -58,7 +58,8 @@ enum EngineRegistry {
             let handle = try StoreHandle(reading: path, on: fileSystem, options: options)
             return EngineUse(of: try KVEngine(handle, options: options))
         }
-        return try open(try openDirectory(path, on: fileSystem), path, options: options, on: fileSystem)
+        return try open(
+            try openDirectory(path, options: options, on: fileSystem), path, options: options, on: fileSystem)
     }
 
     /// Opens the store in an open directory for writing. Takes over the directory; it is closed even if this throws.
@@ -128,11 +129,19 @@ enum EngineRegistry {
 
     /// Opens the directory of a store, which is created durably if it is missing.
     private static func openDirectory(
-        _ path: POSIXPath, on fileSystem: any POSIXFileSystem
+        _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
     ) throws(KVStoreError) -> Descriptor {
         do throws(FileSystemError) {
             try fileSystem.makeStoreDirectories(path)
-            return try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
+            let directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
+            guard options.isExcludedFromBackup else { return directory }
+            do throws(FileSystemError) {
+                try fileSystem.excludeFromBackup(directory)
+                return directory
+            } catch {
+                fileSystem.discard(directory)
+                throw error
+            }
         } catch {
             throw KVStoreError(error, .open, store: String(path))
         }

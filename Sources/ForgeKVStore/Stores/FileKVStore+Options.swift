@@ -36,6 +36,10 @@ extension FileKVStore {
         /// milliseconds by default, between a millisecond and a day. A check is one load from memory.
         public var pollingInterval: Duration
 
+        /// Whether opening excludes the store's directory from the backups of an Apple device; not by default. False
+        /// leaves the directory as it is. No effect elsewhere, and none on a store that is opened to read only.
+        public var isExcludedFromBackup: Bool
+
         /// Whether other objects of this process may not have the store open at the same time.
         var isOnlyUse = false
 
@@ -71,6 +75,7 @@ extension FileKVStore {
             access: Access = .readWrite, sharing: Sharing = .exclusive, maximumValueSizeInBytes: Int = 256 << 20,
             compactionFloorInBytes: Int = 4 << 20, compactsInBackground: Bool = true,
             lockTimeout: Duration = .seconds(10), pollingInterval: Duration = .milliseconds(20),
+            isExcludedFromBackup: Bool = false,
             logger: Logger = Logger(label: "ForgeKVStore"), onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
         ) {
             self.access = access
@@ -80,6 +85,7 @@ extension FileKVStore {
             self.compactsInBackground = compactsInBackground
             self.lockTimeout = lockTimeout
             self.pollingInterval = pollingInterval
+            self.isExcludedFromBackup = isExcludedFromBackup
             self.logger = logger
             self.onIssue = onIssue
         }

@@ -334,6 +334,34 @@ struct DeviceEventTests {
             #expect(!device.fileSystem.fileExists(atPath: String(restored.appending(name))))
         }
     }
+
+    @Test("that restores a backup restores no store that excludes its root, and each other one")
+    func excludedStores() async throws {
+        let key = KVKey<Int>("count")
+        func keyValueStore(_ name: String, isExcluded: Bool) throws -> FileKVStore {
+            var options = FileKVStore.Options.silent
+            options.isExcludedFromBackup = isExcluded
+            return try FileKVStore(
+                at: device.path(of: .documents).appending(POSIXPath(name)), fileSystem: device.fileSystem,
+                options: options)
+        }
+        func fileStore(_ name: String, isExcluded: Bool) -> DiskFileStore {
+            device.fileStore(namespace: name, options: FileStoreOptions(isExcludedFromBackup: isExcluded))
+        }
+        for isExcluded in [false, true] {
+            let store = try keyValueStore("values \(isExcluded)", isExcluded: isExcluded)
+            try store.set(key, value: 1)
+            try store.close()
+            let files = fileStore("files-\(isExcluded)", isExcluded: isExcluded)
+            // The second one replaces a file.
+            for text in ["a", "b"] { try await files.save(Data(text.utf8), to: "directory/file") }
+        }
+        try device.restoreFromBackup(toNewDevice: true)
+        #expect(try keyValueStore("values false", isExcluded: false).read(key) == 1)
+        #expect(try keyValueStore("values true", isExcluded: false).read(key) == nil)
+        #expect(try await fileStore("files-false", isExcluded: false).load("directory/file") == Data("b".utf8))
+        #expect(try await fileStore("files-true", isExcluded: false).list().isEmpty)
+    }
 }
 
 /// A name with a prefix.
