@@ -112,9 +112,9 @@ struct HostileNamesInOneFileTests {
     }
 }
 
-@Suite("Stores at reserved names")
+@Suite("Stores at reserved names", .eachPlatform)
 struct ReservedLocationTests {
-    private let fileSystem = InMemoryFileSystem()
+    private let fileSystem = EachPlatform.fileSystem()
 
     @Test(
         "no store creates a directory with a reserved name",

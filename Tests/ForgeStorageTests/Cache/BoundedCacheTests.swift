@@ -6,7 +6,7 @@ import Foundation
 import TestDepth
 import Testing
 
-@Suite("A cache in memory and on disk", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+@Suite("A cache in memory and on disk", .eachPlatform, .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct BoundedCacheTests {
     @Test("finds a value in memory, then on disk, and loads it once")
     func layers() async throws {

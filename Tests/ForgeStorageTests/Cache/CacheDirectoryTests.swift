@@ -13,7 +13,7 @@ private func found(_ key: String, in cache: BoundedCache<Data>) async throws -> 
     try await cache.value(for: key) { value(key) }
 }
 
-@Suite("The directory of a cache")
+@Suite("The directory of a cache", .eachPlatform)
 struct CacheDirectoryTests {
     @Test("keeps its limits after every insertion, and across openings")
     func limits() async throws {
@@ -35,7 +35,7 @@ struct CacheDirectoryTests {
 
     @Test("a purge that finds nothing flushes what a killed process may have removed", arguments: [true, false])
     func purgeFlushes(isDurable: Bool) async throws {
-        let memory = InMemoryFileSystem()
+        let memory = EachPlatform.fileSystem()
         let flushes = CallCounter()
         let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
             if call.operation == .synchronize { try flushes.countOrFail(.synchronize, nil, .ioError) }
@@ -147,7 +147,7 @@ struct CacheDirectoryTests {
     @Test("a call of the file system that fails leaves a working cache")
     func failingCalls() async throws {
         let report = try await forEachFailingCall(
-            errnos: [.ioError], every: TestDepth.isDeep ? 1 : 9, on: { InMemoryFileSystem() }
+            errnos: [.ioError], every: TestDepth.isDeep ? 1 : 9, on: { EachPlatform.fileSystem() }
         ) { fileSystem in
             var options = CacheOptions()
             options.memory = CacheLimits(count: 0)

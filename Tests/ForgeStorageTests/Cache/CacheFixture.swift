@@ -14,7 +14,7 @@ final class CacheFixture: Sendable {
     private let change: @Sendable (inout CacheOptions) -> Void
 
     init(
-        _ fileSystem: InMemoryFileSystem = InMemoryFileSystem(),
+        _ fileSystem: InMemoryFileSystem = EachPlatform.fileSystem(),
         _ change: @escaping @Sendable (inout CacheOptions) -> Void = { _ in }
     ) {
         self.fileSystem = fileSystem

@@ -60,7 +60,7 @@ struct MemoryCacheTests {
     }
 }
 
-@Suite("Caches when memory is scarce")
+@Suite("Caches when memory is scarce", .eachPlatform)
 struct MemoryPressureTests {
     /// A source of warnings that a test gives.
     private final class Warnings: Sendable {
@@ -118,7 +118,7 @@ struct MemoryPressureTests {
     @Test("decoded images are evicted, their files stay")
     func images() throws {
         let cache = ImageCacheManager(
-            fileSystem: InMemoryFileSystem(), cacheDirectory: URL(filePath: "/caches"),
+            fileSystem: EachPlatform.fileSystem(), cacheDirectory: URL(filePath: "/caches"),
             memoryPressure: warnings.pressure)
         try cache.cacheImage(id: "a", data: Data([20, 10, 3]))
         let decoder = ImageDecodingTests.Decoder()

@@ -6,9 +6,9 @@ import SystemPackage
 import TestDepth
 import Testing
 
-@Suite("Storage on disk")
+@Suite("Storage on disk", .eachPlatform)
 struct DiskStorageTests {
-    let fileSystem = InMemoryFileSystem()
+    let fileSystem = EachPlatform.fileSystem()
     let root = URL(filePath: "/app/storage", directoryHint: .isDirectory)
     let storage: DiskStorage
 
@@ -58,9 +58,7 @@ struct DiskStorageTests {
 
     @Test("a sparse file of any size is an error", arguments: [1 << 41, 1 << 46, Int64.max] as [Int64])
     func sparse(_ size: Int64) throws {
-        var options = InMemoryFileSystem.Options()
-        options.maximumFileSizeInBytes = .max
-        let fileSystem = InMemoryFileSystem(options: options)
+        let fileSystem = EachPlatform.fileSystem { $0.maximumFileSizeInBytes = .max }
         let storage = DiskStorage(path: root, fileSystem: fileSystem)
         try storage.save(value: Data("1".utf8), for: "a")
         try fileSystem.truncate(.path("/app/storage/a"), to: size)
@@ -173,7 +171,7 @@ func saveNow(_ value: Data, for key: String, in storage: any Storage) throws {
     try storage.save(value: value, for: key)
 }
 
-@Suite("Storage on disk and hostile keys")
+@Suite("Storage on disk and hostile keys", .eachPlatform)
 struct DiskStorageHostileKeyTests {
     private static let canary = Data("canary".utf8)
     private static let attack = Data("attack".utf8)
@@ -187,7 +185,7 @@ struct DiskStorageHostileKeyTests {
 
     @Test("in memory no key reaches anything outside the root, and each refusal is typed")
     func inMemory() throws {
-        let fileSystem = InMemoryFileSystem()
+        let fileSystem = EachPlatform.fileSystem()
         let directory = URL(filePath: "/top")
         try fileSystem.createDirectory(at: directory, withIntermediateDirectories: true)
         #expect(HostileKeys.all.count >= 300)

@@ -5,9 +5,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
-@Suite("The image cache when the file system fails")
+@Suite("The image cache when the file system fails", .eachPlatform)
 struct ImageCacheFailureTests {
-    let fileSystem = InMemoryFileSystem()
+    let fileSystem = EachPlatform.fileSystem()
     let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
     let cache: ImageCacheManager
 
@@ -202,7 +202,7 @@ final class DictionaryFileSystem: FileSystemProtocol {
     }
 }
 
-@Suite("The image cache beside entries that it did not write", .timeLimit(.minutes(10)))
+@Suite("The image cache beside entries that it did not write", .eachPlatform, .timeLimit(.minutes(10)))
 struct ImageCacheForeignTests {
     /// An entry that an image cache never writes.
     enum Foreign: CaseIterable {
@@ -263,7 +263,7 @@ struct ImageCacheForeignTests {
 
     @Test("no call follows, blocks on, changes or removes it, in memory", arguments: Foreign.allCases)
     func inMemory(foreign: Foreign) throws {
-        try attack(foreign, InMemoryFileSystem(), in: "/app")
+        try attack(foreign, EachPlatform.fileSystem(), in: "/app")
     }
 
     @Test("no call follows, blocks on, changes or removes it, on disk", arguments: Foreign.allCases)
@@ -277,9 +277,7 @@ struct ImageCacheForeignTests {
         "a sparse file of any size is an error, and its size is counted",
         arguments: [Int64(ImageFile.maximumSizeInBytes) + 1, 1 << 43, .max])
     func sparse(_ size: Int64) throws {
-        var options = InMemoryFileSystem.Options()
-        options.maximumFileSizeInBytes = .max
-        let fileSystem = InMemoryFileSystem(options: options)
+        let fileSystem = EachPlatform.fileSystem { $0.maximumFileSizeInBytes = .max }
         let cache = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: URL(filePath: "/cache"))
         for name in ["a", "b", "c"] as [POSIXPath] {
             let path = ("/cache" as POSIXPath).appending(POSIXPath(String(name) + ".cache"))

@@ -7,12 +7,12 @@ import SystemPackage
 import TestDepth
 import Testing
 
-@Suite("The image cache")
+@Suite("The image cache", .eachPlatform)
 struct ImageCacheManagerTests {
     @Test("opening a cache flushes nothing, and clearing it flushes its directory once")
     func flushes() throws {
         let flushes = Mutex(0)
-        let fileSystem = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+        let fileSystem = InterceptedFileSystem(EachPlatform.fileSystem()) { (call) throws(FileSystemError) in
             if call.operation == .synchronize { flushes.withLock { $0 += 1 } }
         }
         func flushCount() -> Int { flushes.withLock { $0 } }
@@ -28,7 +28,7 @@ struct ImageCacheManagerTests {
         #expect(try cache.cacheSize() == 0)
     }
 
-    let fileSystem = InMemoryFileSystem()
+    let fileSystem = EachPlatform.fileSystem()
     let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
     let cache: ImageCacheManager
 
@@ -208,9 +208,9 @@ struct ImageCacheManagerTests {
     }
 }
 
-@Suite("The limits of an image cache")
+@Suite("The limits of an image cache", .eachPlatform)
 struct ImageCacheLimitTests {
-    let fileSystem = InMemoryFileSystem()
+    let fileSystem = EachPlatform.fileSystem()
     let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
 
     private func open(_ limits: CacheLimits?) -> ImageCacheManager {

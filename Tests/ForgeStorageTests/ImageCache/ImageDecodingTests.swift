@@ -3,7 +3,7 @@ import ForgeStorage
 import Foundation
 import Testing
 
-@Suite("Decoded images of an image cache")
+@Suite("Decoded images of an image cache", .eachPlatform)
 struct ImageDecodingTests {
     /// Decodes bytes that are width, height and number of frames.
     struct Decoder: ImageDecoding {
@@ -22,7 +22,7 @@ struct ImageDecodingTests {
         }
     }
 
-    let fileSystem = InMemoryFileSystem()
+    let fileSystem = EachPlatform.fileSystem()
     let cache: ImageCacheManager
 
     init() throws {
