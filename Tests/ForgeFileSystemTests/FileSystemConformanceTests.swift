@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("All file systems behave the same")
@@ -11,7 +12,9 @@ struct FileSystemConformanceTests {
         try await check.run(on: try inMemorySubject())
     }
 
-    @Test("in memory as on a Mac", arguments: ConformanceChecks.fileSystem)
+    @Test(
+        "in memory as on a Mac",
+        arguments: TestDepth.leavingOut("a hundred thousand opens", of: ConformanceChecks.fileSystem))
     func inMemoryDarwin(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         var subject = try inMemorySubject(InMemoryFileSystem(options: .darwin))
         subject.profile = .darwin

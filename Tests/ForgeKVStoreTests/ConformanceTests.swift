@@ -23,26 +23,12 @@ import Testing
             on: FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem(), options: eagerlyCompacting))
     }
 
-    @Test("the store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
-    func userDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
-        let suite = TemporarySuite()
-        try await check.run(on: UserDefaultsKVStore(suiteName: suite.name))
-    }
-
     @Test("a reactive store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
     func reactive(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         let directory = TemporaryDirectory()
         try await check.run(on: ReactiveKVStore(InMemoryKVStore()))
         try await check.run(on: ReactiveKVStore(try FileKVStore(at: directory.url)))
         try await check.run(on: ReactiveKVStore(ReactiveKVStore(InMemoryKVStore())))
-    }
-
-    @Test(
-        "a reactive store over user defaults conforms",
-        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceChecks.rawKeyValueStore))
-    func reactiveDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
-        let suite = TemporarySuite()
-        try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
     }
 
     @Test("a namespace conforms", arguments: ConformanceSuite.transactionalKeyValueStore.checks(having: [.typedReads]))
@@ -54,14 +40,6 @@ import Testing
         try await check.run(on: NamespacedKVStore(NamespacedKVStore(base, namespace: ""), namespace: "é"))
         #expect(base.get(KVKey<Int>("a")) == 7)
         #expect(base.get(KVKey<Int>("n%2Fs")) == 7)
-    }
-
-    @Test(
-        "a namespace in user defaults conforms",
-        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads])))
-    func namespacedDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
-        let suite = TemporarySuite()
-        try await check.run(on: NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a"))
     }
 
     @Test("a store with empty defaults conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
@@ -101,14 +79,6 @@ import Testing
             })
     }
 
-    @Test(
-        "the store over user defaults keeps its values",
-        arguments: ConformanceChecks.rawKeyValueStorePersistence)
-    func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVRawStoring>>) async throws {
-        let suite = TemporarySuite()
-        try await check.run(on: KeyValueStoreLocation { UserDefaultsKVStore(suiteName: suite.name) })
-    }
-
     @Test("there are enough checks, all distinct")
     func list() {
         let descriptions = (ConformanceChecks.transactionalKeyValueStore.map(\.description))
@@ -117,6 +87,39 @@ import Testing
     }
 
     private let eagerlyCompacting = FileKVStore.Options(compactionFloorInBytes: 0)
+}
+
+/// One test at a time: on Linux, calls of `UserDefaults` that meet spin for the one lock that Foundation has for all suites.
+@Suite("Stores over user defaults conform", .serialized) struct UserDefaultsConformanceTests {
+    @Test("the store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
+    func userDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
+        let suite = TemporarySuite()
+        try await check.run(on: UserDefaultsKVStore(suiteName: suite.name))
+    }
+
+    @Test(
+        "a reactive store over user defaults conforms",
+        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceChecks.rawKeyValueStore))
+    func reactiveDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
+        let suite = TemporarySuite()
+        try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
+    }
+
+    @Test(
+        "a namespace in user defaults conforms",
+        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads])))
+    func namespacedDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
+        let suite = TemporarySuite()
+        try await check.run(on: NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a"))
+    }
+
+    @Test(
+        "the store over user defaults keeps its values",
+        arguments: ConformanceChecks.rawKeyValueStorePersistence)
+    func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVRawStoring>>) async throws {
+        let suite = TemporarySuite()
+        try await check.run(on: KeyValueStoreLocation { UserDefaultsKVStore(suiteName: suite.name) })
+    }
 }
 
 /// A suite of user defaults, removed when the object is released.

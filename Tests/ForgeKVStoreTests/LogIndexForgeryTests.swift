@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -147,7 +148,9 @@ import Testing
         var index = try index()
         _ = try index.refresh()
         #expect(index.count == 4)
-        for position in [0, 16, 21, LogReader.step, bytes.count - 1] {
+        // Damage to the first bytes makes an index search the whole record for the next one.
+        let searched = TestDepth.isDeep || difference == 0 ? [0, 16, 21] : []
+        for position in searched + [LogReader.step, bytes.count - 1] {
             var broken = bytes
             broken[position] ^= 1
             try write(broken, at: end)

@@ -44,7 +44,9 @@ struct TableScanTests {
         ),
     ]
 
-    @Test("is that of the moment when it began, whatever the writer does between two pieces", arguments: 0..<6, 1...4)
+    @Test(
+        "is that of the moment when it began, whatever the writer does between two pieces", arguments: 0..<6,
+        TestDepth.isDeep ? [1, 2, 3, 4] : [1, 3])
     func oneMoment(_ change: Int, _ piece: Int) {
         let table = ValueTable()
         var writer = TableWriter(table)

@@ -21,14 +21,14 @@ import Testing
 
     @Test("a write is refused if the suite would be too large to be stored, and every acknowledged one is stored")
     func limit() throws {
-        let limit = 1 << 20
+        let limit = 1 << 17
         preferences.state.withLock { $0.limit = limit }
         let store = store(UserDefaultsPlatform(suiteLimit: limit))
         var acknowledged: Set<String> = []
         for number in 0..<40 {
             let key = KVKey<Data>("value \(number)")
             do {
-                try store.set(key, value: Data(repeating: UInt8(number), count: 40_000))
+                try store.set(key, value: Data(repeating: UInt8(number), count: 5_000))
                 acknowledged.insert(key.name)
             } catch let error as KVStoreError {
                 #expect(error.code == .storeTooLarge)
@@ -41,7 +41,7 @@ import Testing
         // A smaller value is accepted, and so is a removal.
         try store.set(KVKey<Int>("small"), value: 1)
         try store.remove(KVKey<Data>("value 0"))
-        try store.set(KVKey<Data>("value 30"), value: Data(count: 40_000))
+        try store.set(KVKey<Data>("value 30"), value: Data(count: 5_000))
         #expect(preferences.stored["small"] as? Int == 1)
         #expect(preferences.stored["value 0"] == nil)
         #expect(preferences.stored["value 30"] != nil)
