@@ -113,12 +113,7 @@ struct KeychainStateTests {
                     let keychain = FakeKeychain()
                     let store = keychain.store()
                     if let present { try store.set("old", for: CryptKey(key: "a", accessibility: present)) }
-                    switch row.state {
-                    case "locked": keychain.lock()
-                    case "rebooted": keychain.reboot()
-                    case "noPasscode": keychain.removePasscode()
-                    default: #expect(row.state == "unlocked")
-                    }
+                    change(keychain, to: row.state)
                     #expect(result(of: row.call, new, on: store) == expected, "\(row.testDescription) over \(item)")
                     let isWritten = row.call == "set" && expected == "ok" || expected == "true" && row.new != "-"
                     let isDeleted = row.call.hasPrefix("delete")
@@ -130,6 +125,82 @@ struct KeychainStateTests {
                 }
             }
         }
+    }
+
+    private func change(_ keychain: FakeKeychain, to state: String) {
+        switch state {
+        case "locked": keychain.lock()
+        case "rebooted": keychain.reboot()
+        case "noPasscode": keychain.removePasscode()
+        default: #expect(state == "unlocked")
+        }
+    }
+
+    /// A cell of the fake's table with another status than in Apple's sources.
+    private struct WrongCell: SecItemCalls, CustomTestStringConvertible {
+        var call: FakeKeychainCall
+        var state: String
+        /// The class of the present item.
+        var item: Character
+        var status: Int32
+        var base = FakeKeychain()
+
+        static let all = [
+            WrongCell(call: .copyData, state: "locked", item: "A", status: -25300),
+            WrongCell(call: .copyData, state: "rebooted", item: "-", status: -25308),
+            WrongCell(call: .copyAccounts, state: "locked", item: "P", status: -25300),
+            WrongCell(call: .add, state: "noPasscode", item: "-", status: -25291),
+            WrongCell(call: .update, state: "locked", item: "A", status: 0),
+            WrongCell(call: .delete, state: "rebooted", item: "C", status: -25308),
+        ]
+
+        var testDescription: String { "\(call) \(state) over \(item): \(status)" }
+
+        private func answer(_ call: FakeKeychainCall, _ body: () -> KeychainStatus) -> KeychainStatus {
+            call == self.call ? KeychainStatus(rawValue: status) : body()
+        }
+
+        func add(_ item: SecItemQuery, _ value: SecItemValue) -> KeychainStatus {
+            answer(.add) { base.add(item, value) }
+        }
+
+        func copyData(_ query: SecItemQuery) -> (status: KeychainStatus, data: [UInt8]) {
+            let (status, data) = base.copyData(query)
+            return (answer(.copyData) { status }, data)
+        }
+
+        func copyAccounts(_ query: SecItemQuery) -> (status: KeychainStatus, accounts: [String]) {
+            let (status, accounts) = base.copyAccounts(query)
+            return (answer(.copyAccounts) { status }, accounts)
+        }
+
+        func update(_ query: SecItemQuery, to value: SecItemValue) -> KeychainStatus {
+            answer(.update) { base.update(query, to: value) }
+        }
+
+        func delete(_ query: SecItemQuery) -> KeychainStatus { answer(.delete) { base.delete(query) } }
+    }
+
+    @Test("so that a wrong cell in the table of the Keychain's calls is found", arguments: WrongCell.all)
+    private func wrongCells(_ cell: WrongCell) throws {
+        var differences = 0
+        for row in Self.rows where row.state == cell.state {
+            guard let expected = row.results[cell.item] else { continue }
+            for new in Self.classes[row.new] ?? [.whenUnlocked] {
+                var cell = cell
+                cell.base = FakeKeychain()
+                if let present = Self.classes[cell.item]?.first {
+                    try cell.base.store().set("old", for: CryptKey(key: "a", accessibility: present))
+                }
+                change(cell.base, to: row.state)
+                let store = KeychainCrypt(service: "tests", accessGroup: nil, calls: cell)
+                let found = result(of: row.call, new, on: store)
+                // A call that succeeds must also have an effect.
+                let isLost = row.call == "set" && found == "ok" && cell.base.accessibility(account: "a") != new
+                if found != expected || isLost { differences += 1 }
+            }
+        }
+        #expect(differences > 0)
     }
 
     @Test("in a table of every call, state, new class and present item")
