@@ -70,6 +70,7 @@ final class KVEngine: Sendable {
         var opening = LogOpening(handle, table: table, options: options)
         var opened = options.access == .readOnly ? try opening.openForReading() : try opening.openForWriting()
         try Self.share(&opened, at: handle)
+        if options.access == .readWrite, opened.obstacle == nil { handle.removalReserve.fill() }
         openingIssues = Mutex(opening.issues)
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         directory = handle
