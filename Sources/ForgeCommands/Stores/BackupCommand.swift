@@ -174,23 +174,24 @@ struct BackupWriter {
         for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
     }
 
-    private static func copy(_ store: FileKVStore, to url: URL) throws -> Int {
-        let copy = try KVStoreArgument.open(url, .readWrite).store
+    /// Writes the values of a store into the log of another one; returns their number.
+    private static func copy(_ store: FileKVStore, to directory: POSIXPath) throws -> Int {
+        var copy = try LogCopy(in: directory)
         var batch = KeyValueBatch(limit: .max)
-        let keys = try store.keys().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
-        for key in keys {
+        var count = 0
+        try OpenedKVStore.forEachName(of: store) { key in
             try Interruption.check()
-            guard let bytes = try store.rawValue(named: key) else { continue }
+            guard let bytes = try store.rawValue(named: key) else { return }
+            count += 1
             if batch.refuses(key, bytes) {
-                try copy.commit(batch.changes)
+                try copy.append(batch.changes)
                 batch.removeAll()
             }
             batch.append(key, bytes)
         }
-        try copy.commit(batch.changes)
-        try copy.synchronize()
-        try copy.close()
-        return keys.count
+        try copy.append(batch.changes)
+        try copy.finish()
+        return count
     }
 
     /// The path of a file in the backup, whose directory exists afterwards.

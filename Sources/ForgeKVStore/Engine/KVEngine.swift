@@ -187,6 +187,17 @@ extension KVEngine {
         return collect(withValues: false).names
     }
 
+    /// The first names after one, in the order of their bytes, as they are at one moment.
+    ///
+    /// - Complexity: O(*n*) in the number of all names, with memory for twice the limit.
+    func names(after previous: String?, limit: Int) throws(KVStoreError) -> [String] {
+        try loadRemoteChanges(.keys)
+        try checkFork(.keys)
+        return TableScan.collect(withValues: false, slice: NameSlice(after: previous, limit: limit)) { piece in
+            writer.withLock { writer in piece(&writer.table) }
+        }.sortedNames
+    }
+
     /// All names and values at one moment.
     func snapshot() throws(KVStoreError) -> KVSnapshot {
         try loadRemoteChanges(.snapshot)

@@ -225,6 +225,13 @@ extension FileKVStore {
 
     public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
 
+    /// The first names after one, in the order of their bytes: a listing in slices needs no memory for all names.
+    ///
+    /// - Complexity: O(*n*) in the number of all names.
+    package func names(after previous: String?, limit: Int) throws(KVStoreError) -> [String] {
+        try engine.names(after: previous, limit: limit)
+    }
+
     public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
 
     public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
