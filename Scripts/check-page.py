@@ -142,6 +142,9 @@ class Checks:
             self.run_section(self.check_reading, root)
             self.run_section(self.check_refusals, root)
             self.run_section(self.check_editing, root)
+            self.run_section(self.check_widths, root)
+            self.run_section(self.check_log, root)
+            self.run_section(self.check_names, pathlib.Path(directory) / "names")
             self.run_section(self.check_scrolling, many)
             if self.options.million:
                 million = pathlib.Path(directory) / "million"
@@ -344,7 +347,19 @@ class Checks:
             self.expect(diff.locator("del").inner_text() == "1.25" and diff.locator("ins").inner_text() == "2",
                         "shows a staged edit as a difference")
             self.expect(apply() == "Stored.", "stores an edit")
-            page.locator("#events", has_text="appearance/scale").wait_for()
+            page.locator("#events li", has_text="appearance/scale").wait_for()
+            self.expect(self.becomes_true(page, "document.querySelector('#value')?.textContent.startsWith('2')"),
+                        "shows the new value after that")
+            event = page.locator("#events li", has_text="appearance/scale").first.inner_text()
+            self.expect("here" in event, "and its change as the page's own")
+            stage("appearance/scale", "3")
+            self.expect(apply() == "Stored.", "stores an edit of the value that it has just stored")
+            stage("appearance/scale", '"Infinity"')
+            self.expect(apply() == "Stored.", "stores a number that JSON does not have")
+            page.locator("#detail dd", has_text="number").wait_for()
+            stage("launch-count", '"many"')
+            self.expect("type" in apply(), "refuses a value of another type")
+            page.locator("#staged button", has_text="Discard").click()
             with Holder(self.build, root / "settings") as holder:
                 stage("appearance/theme", "\"noon\"")
                 text = apply()
@@ -363,6 +378,78 @@ class Checks:
                 holder.set("motto", "steady")
                 page.locator("#value", has_text="steady").wait_for()
                 self.expect(True, "which goes on writing")
+            page.close()
+
+    def check_widths(self, root):
+        """Nothing overlaps, and the list can be read, at the widths of a telephone, a tablet and a screen."""
+        with Served(self.build, root, "--write") as served:
+            for width in [390, 820, 1400]:
+                for scheme in ["light", "dark"]:
+                    page = self.open(self.browser, served, scheme)
+                    page.set_viewport_size({"width": width, "height": 800})
+                    self.store(page, "settings")
+                    page.locator("#search").fill("launch-count")
+                    self.row(page, "launch-count").wait_for()
+                    key = page.locator("#list .row:not([hidden]) .key").first.bounding_box()
+                    self.expect(key["width"] > 100 and page.locator("#list").bounding_box()["width"] > 300,
+                                f"shows keys at {width} px, {scheme}")
+                    overlaps = page.evaluate("""() => {
+                        const boxes = ["header", "nav", "main", "#timeline", "footer"]
+                            .map(name => [name, document.querySelector(name).getBoundingClientRect()])
+                            .filter(([, box]) => box.width && box.height);
+                        return boxes.flatMap(([name, a], index) => boxes.slice(index + 1)
+                            .filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+                                && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
+                            .map(([other]) => `${name} and ${other}`))
+                            .concat(document.documentElement.scrollWidth > innerWidth ? ["wider than the window"] : []);
+                    }""")
+                    self.expect(overlaps == [], f"nothing overlaps at {width} px, {scheme} {overlaps}")
+                    self.row(page, "launch-count").click()
+                    page.wait_for_selector("#value")
+                    box = page.locator("#detail").bounding_box()
+                    self.expect(box["width"] > 250 and box["x"] + box["width"] <= width + 1,
+                                f"shows a value at {width} px, {scheme}")
+                    page.close()
+
+    def check_log(self, root):
+        with Served(self.build, root) as served:
+            page = self.open(self.browser, served)
+            with Holder(self.build, root / "team", "shared") as holder:
+                for number in range(300):
+                    holder.set("many", str(number))
+                self.store(page, "team")
+                page.locator("#logtoggle").click()
+                page.wait_for_selector("#note canvas")
+                self.becomes_true(page, "document.querySelector('#list').scrollHeight > 5000")
+                page.evaluate("document.querySelector('#list').scrollTop = 2600")
+                before = page.locator("#count").inner_text()
+                page.evaluate("""() => {
+                    window.lowest = 2600;
+                    const list = document.querySelector("#list");
+                    list.addEventListener("scroll", () => { window.lowest = Math.min(window.lowest, list.scrollTop); });
+                }""")
+                for number in range(5):
+                    holder.set("live", str(number))
+                    page.locator("#events li", has_text="live").first.wait_for()
+                    page.wait_for_timeout(300)
+                self.expect(page.locator("#count").inner_text() != before, "the log grows with each change")
+                self.expect(page.evaluate("window.lowest") == 2600, "and stays at its place")
+            page.close()
+
+    def check_names(self, root):
+        names = ["\u202etxt.exe", "line\nfeed", "a\u2066b", "tab\tkey"]
+        root.mkdir()
+        for name in names:
+            subprocess.run([self.build / "forge", "kv", "set", str(root / "kv"), "--", name, "1"], check=True)
+            (root / name).write_text("x")
+        with Served(self.build, root) as served:
+            page = self.open(self.browser, served)
+            page.locator("#order").select_option("name")
+            for place in ["kv", "Files"]:
+                self.store(page, place)
+                for shown in ["\\u{202e}txt.exe", "line\\u{a}feed", "a\\u{2066}b", "tab\\u{9}key"]:
+                    self.row(page, shown).wait_for()
+                self.expect(True, f"shows control characters of names by their numbers: {place}")
             page.close()
 
     def check_scrolling(self, root):

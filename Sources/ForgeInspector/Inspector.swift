@@ -52,6 +52,9 @@ public final class Inspector: Sendable {
     /// Held by a search of the directory, which takes long in a large tree.
     private let searching: Mutex<StoreSearch>
 
+    /// Held while the records of logs become events, so that an edit of the page is known as such.
+    private let following = Mutex(())
+
     /// The time of the last request, and a signal for each.
     private let lastRequest = Mutex<ContinuousClock.Instant?>(nil)
     private let (requests, requested) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -164,7 +167,27 @@ public final class Inspector: Sendable {
 
     /// Reads the new records of all logs.
     func refreshLogs() {
-        for view in state.withLock({ Array($0.keyValue.values) }) { timeline.add(view.refresh()) }
+        following.withLock { _ in
+            for view in state.withLock({ Array($0.keyValue.values) }) { timeline.add(view.refresh()) }
+        }
+    }
+
+    /// Applies edits of the page and reads their records: a request after this finds the new values.
+    ///
+    /// - Throws: As ``StagedEdits/apply(to:in:)``.
+    func apply(_ edits: StagedEdits, to view: KeyValueView) throws {
+        try following.withLock { _ in
+            timeline.add(view.refresh())
+            let own = try edits.apply(to: view.store, in: root)
+            timeline.add(
+                view.refresh().map { event in
+                    var event = event
+                    if let revision = event.name.flatMap({ own[POSIXPath($0)] }) {
+                        event.isOwn = revision == nil || revision == event.revision
+                    }
+                    return event
+                })
+        }
     }
 
     func keyValueStore(_ name: String) -> KeyValueView? {

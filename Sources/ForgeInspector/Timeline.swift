@@ -11,6 +11,8 @@ final class Timeline: Sendable {
         var operation: String
         var name: String?
         var revision: UInt64?
+        /// Whether it is an edit of the page.
+        var isOwn = false
         /// Further changes that were found at the same time and are not listed.
         var omittedCount = 0
     }

@@ -1,4 +1,5 @@
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Testing
 
@@ -13,20 +14,7 @@ struct NaughtyNameTests {
         scratch = try Scratch()
     }
 
-    /// Keys of files. A slash is joined to its neighbour, equal strings are different names, bytes are invisible.
-    private static let unusual: [String] = [
-        "\u{301}a", "a\u{301}", "é", "e\u{301}", "\u{600}f", "\u{600}/x", "d/\u{301}x", "\u{D4E}/\u{301}y/z",
-        "a\u{600}/b", "x\u{200D}", "x", "\u{202E}txt.exe", "k\u{FE0F}", "\u{1F468}\u{200D}\u{1F469}",
-        "\u{1100}\u{1161}", "\u{AC00}", "Å", "A\u{30A}", "\u{212B}",
-        "\u{E0001}t", "u\u{2066}v\u{2069}", "-n", "--", "#", "~", "%2e%2e", "🇩🇪", "🇩🇪🇪",
-    ]
-
-    private static let ascii: [String] = (UInt8(0x21)...0x7E).filter { $0 != 0x2F && $0 != 0x5C }.map {
-        (byte: UInt8) -> String in
-        "ascii-" + String(UnicodeScalar(byte))
-    }
-
-    private static let paths: [String] = unusual + ascii
+    private static let paths = HostileKeys.unevenNames
 
     /// Texts by their bytes: equal strings can be different names.
     private func bytes(_ texts: some Sequence<String>) -> Set<POSIXPath> { Set(texts.map { POSIXPath($0) }) }

@@ -34,6 +34,17 @@ struct OutputTests {
         return shown.withLock { $0 }
     }
 
+    @Test("a long table is printed in parts, with the widths of the first one")
+    func parts() {
+        var table = TextTable([("Name", .left), ("Bytes", .right)])
+        table.add(["long name", "1"])
+        #expect(table.takeLines() == ["Name       Bytes", "─────────  ─────", "long name      1"])
+        table.add(["a", "22"])
+        table.add(["a longer name", "333333"])
+        #expect(table.takeLines() == ["a             22", "a longer name  333333"])
+        #expect(table.takeLines().isEmpty && table.count == 0)
+    }
+
     @Test("progress is shown on a terminal after a second and ten times a second, as JSON four times, and else never")
     func progress() throws {
         let lines = try shown(.line)

@@ -99,10 +99,25 @@ import Testing
             (.bytes([1]), "\"no base64!\""),
             (.map([.init(.string("id"), .tagged(37, .bytes([UInt8](repeating: 1, count: 16))))]), "{\"id\": \"x\"}"),
             (.array([.date(Date(timeIntervalSince1970: 0))]), "[\"x\"]"),
-            (.integer(1), "{"),
+            (.integer(1), "{"), (.integer(1), "1.5"), (.integer(1), "\"Infinity\""), (.integer(1), "true"),
+            (.double(1), "\"high\""), (.float(1), "1e300"), (.bool(true), "1"), (.string("a"), "1"),
+            (.string("a"), "[\"a\"]"), (.array([.integer(1)]), "{}"), (.map([]), "[]"), (.bytes([1]), "1"),
+            (.date(Date(timeIntervalSince1970: 0)), "1e12"), (.date(Date(timeIntervalSince1970: 0)), "12"),
+            (.tagged(37, .bytes([UInt8](repeating: 1, count: 16))), "1"), (.tagged(32, .string("https://a.b")), "1"),
+            (.array([.integer(1)]), "[1, \"x\"]"),
         ])
     func form(old: CodedValue, text: String) throws {
         #expect(throws: (any Error).self) { try CodedValue.edited(text, replacing: old) }
+    }
+
+    @Test("keep the type of a number that JSON cannot represent, and put nil into any place and anything for nil")
+    func keptTypes() throws {
+        #expect(try CodedValue.edited("\"Infinity\"", replacing: .double(1)) == .double(.infinity))
+        #expect(try CodedValue.edited("\"-Infinity\"", replacing: .float(1)) == .float(-.infinity))
+        #expect(try CodedValue.edited("2", replacing: .double(.infinity)) == .double(2))
+        #expect(try CodedValue.edited("null", replacing: .integer(1)) == .null)
+        #expect(try CodedValue.edited("[1]", replacing: .null) == .array([.integer(1)]))
+        #expect(try CodedValue.edited("[1, 2]", replacing: .array([])) == .array([.integer(1), .integer(2)]))
     }
 
     @Test("leave what was not edited as it is")

@@ -97,7 +97,7 @@ import Testing
                 fixture.fileSystem.open(POSIXPath("/store/\(name)"), .writeOnly, options: [.create]))
         }
         let store = try fixture.open()
-        #expect(try fixture.names() == (foreign + ["#lock", "#store-key-value", "log"]).sorted())
+        #expect(try fixture.names() == (foreign + ["#lock", "#reserve", "#store-key-value", "log"]).sorted())
         #expect(try store.damageReports().map(\.offset) == [64])
     }
 

@@ -16,13 +16,18 @@ import Testing
         return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
     }
 
-    /// Fills the device, and then writes until the store is full too; returns the number of names.
-    private func fill(_ store: FileKVStore) throws -> Int {
+    /// Fills the device.
+    private func fillDevice() throws {
         let filler = try fileSystem.open("/filler", .writeOnly, options: [.create], permissions: .privateFile)
         defer { fileSystem.discard(filler) }
         var offset: Int64 = 0
         let block = [UInt8](repeating: 1, count: 4096)
         do { while true { offset += Int64(try fileSystem.write(block, to: filler, at: offset)) } } catch {}
+    }
+
+    /// Fills the device, and then writes until the store is full too; returns the number of names.
+    private func fill(_ store: FileKVStore) throws -> Int {
+        try fillDevice()
         var count = 0
         do {
             while count < 1_000_000 {
@@ -49,6 +54,58 @@ import Testing
         #expect(store.get(KVKey<Int>("key.10")) == nil)
         #expect(store.get(KVKey<Int>("key.50")) == 50)
         #expect(recorder.damage.isEmpty)
+    }
+
+    @Test(
+        "is opened there, and removes values, with the block that is kept for that and with the rest of its last one",
+        arguments: [FileKVStore.Sharing.exclusive, .shared], [true, false])
+    func openedThere(_ sharing: FileKVStore.Sharing, hasReserve: Bool) throws {
+        do {
+            let store = try open(sharing: sharing)
+            for number in 0..<200 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        }
+        if !hasReserve { try fileSystem.removeFile("/store/#reserve") }
+        try fillDevice()
+        let count = hasReserve ? 100 : 1
+        do {
+            let store = try open(sharing: sharing)
+            for number in 0..<count { try store.remove(KVKey<Int>("key.\(number)")) }
+            #expect(throws: KVStoreError.self) {
+                try store.set(KVKey<[UInt8]>("large"), value: [1, 2, 3] + [UInt8](repeating: 0, count: 9000))
+            }
+            try store.close()
+        }
+        do {
+            let store = try open(sharing: sharing)
+            #expect(try store.keys().count == 200 - count)
+            #expect(store.get(KVKey<Int>("key.\(count)")) == count)
+            try store.removeAll()
+            try store.close()
+        }
+        #expect(try open(sharing: sharing).keys().isEmpty)
+        // There is no space to compact.
+        #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
+    }
+
+    @Test("is opened there, and removes what has expired", arguments: [FileKVStore.Sharing.exclusive, .shared])
+    func expired(_ sharing: FileKVStore.Sharing) throws {
+        let start = Date(timeIntervalSince1970: 1_000_000)
+        do {
+            let store = ExpiringKVStore(try open(sharing: sharing), now: { start })
+            for number in 0..<50 {
+                try store.set(KVKey<Int>("key.\(number)"), value: number, expiresAfter: .seconds(60))
+            }
+            try store.set(KVKey<Int>("stays"), value: 1)
+        }
+        try fillDevice()
+        do {
+            let store = ExpiringKVStore(try open(sharing: sharing), now: { start + 120 })
+            #expect(try store.removeExpired() == 50)
+        }
+        let store = ExpiringKVStore(try open(sharing: sharing), now: { start + 120 })
+        #expect(try store.keys() == ["stays"])
+        // There is no space to compact.
+        #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
     }
 
     @Test("removes a value in a batch of its own", arguments: [FileKVStore.Sharing.exclusive, .shared])

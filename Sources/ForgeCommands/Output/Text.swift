@@ -9,6 +9,8 @@ struct TextTable {
 
     private let columns: [(title: String, alignment: Alignment)]
     private var rows: [[String]] = []
+    /// The widths of the columns, once they are decided.
+    private var widths: [Int]?
 
     init(_ columns: [(title: String, alignment: Alignment)]) {
         self.columns = columns
@@ -19,21 +21,42 @@ struct TextTable {
         rows.append(cells.map { $0.escapingControls() })
     }
 
+    /// The number of rows that are not yet lines.
+    var count: Int { rows.count }
+
     /// The table as lines, the titles underlined.
     var lines: [String] {
+        var table = self
+        return table.takeLines()
+    }
+
+    /// The rows since the last call as lines. The first call, whose rows decide the widths of the columns, adds the
+    /// titles: so a long table needs memory for its first rows alone.
+    mutating func takeLines() -> [String] {
+        defer { rows = [] }
+        if let widths { return rows.map { line($0, widths) } }
         let titles = columns.map(\.title)
         let widths = columns.indices.map { column in
-            ([titles] + rows).map { $0[column].count }.max() ?? 0
+            rows.reduce(Self.width(of: titles[column])) { max($0, Self.width(of: $1[column])) }
         }
-        func line(_ cells: [String]) -> String {
-            let padded = columns.indices.map { column in
-                let space = String(repeating: " ", count: widths[column] - cells[column].count)
-                return columns[column].alignment == .left ? cells[column] + space : space + cells[column]
-            }
-            let joined = padded.joined(separator: "  ")
-            return String(joined.reversed().drop { $0 == " " }.reversed())
+        self.widths = widths
+        let rule = widths.map { String(repeating: "─", count: $0) }.joined(separator: "  ")
+        return [line(titles, widths), rule] + rows.map { line($0, widths) }
+    }
+
+    private func line(_ cells: [String], _ widths: [Int]) -> String {
+        var line = ""
+        for column in columns.indices {
+            if column > 0 { line += "  " }
+            let space = String(repeating: " ", count: max(0, widths[column] - Self.width(of: cells[column])))
+            line += columns[column].alignment == .left ? cells[column] + space : space + cells[column]
         }
-        return [line(titles), widths.map { String(repeating: "─", count: $0) }.joined(separator: "  ")] + rows.map(line)
+        let end = line.utf8.lastIndex { $0 != UInt8(ascii: " ") }.map { line.utf8.index(after: $0) }
+        return String(line[..<(end ?? line.startIndex)])
+    }
+
+    private static func width(of cell: String) -> Int {
+        cell.utf8.allSatisfy { $0 < 0x80 } ? cell.utf8.count : cell.count
     }
 }
 

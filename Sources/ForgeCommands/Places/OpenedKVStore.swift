@@ -150,6 +150,8 @@ struct OpenedKVStore: Sendable {
     private static let largestPage = 1024
     /// The aim for the size of a page.
     private static let pageSize = 4 << 20
+    /// The most names of a local store that are listed at once; each slice takes a look at all of them.
+    private static let sliceCount = 1 << 17
 
     let store: any AsyncKVStoring
 
@@ -194,7 +196,8 @@ struct OpenedKVStore: Sendable {
 
     /// Whether there is no name.
     func isEmpty() async throws -> Bool {
-        try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty
+        if let local { return try local.names(after: nil, limit: 1).isEmpty }
+        return try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty
     }
 
     /// The cluster that holds the store; nil for a local store. Stores of one cluster differ in their prefixes.
@@ -205,15 +208,29 @@ struct OpenedKVStore: Sendable {
     /// All names, in the order of their bytes.
     func names() async throws -> [String] {
         var names: [String] = []
+        if let local {
+            try Self.forEachName(of: local) { names.append($0) }
+            return names
+        }
         var hasMore = true
         while hasMore {
             try Interruption.check()
-            let page = try await store.keys(
-                prefix: "", after: names.last, limit: local == nil ? Self.largestPage : .max)
+            let page = try await store.keys(prefix: "", after: names.last, limit: Self.largestPage)
             names += page.names
             hasMore = page.hasMore && !page.names.isEmpty
         }
         return names
+    }
+
+    /// Calls `body` with every name of a local store, in the order of their bytes; the names are listed in slices.
+    static func forEachName(of store: FileKVStore, _ body: (String) throws -> Void) throws {
+        var last: String?
+        repeat {
+            try Interruption.check()
+            let names = try store.names(after: last, limit: sliceCount)
+            for name in names { try body(name) }
+            last = names.count < sliceCount ? nil : names.last
+        } while last != nil
     }
 
     /// Calls `body` with every name and value, in the order of the bytes of their names: of a store on servers as they
@@ -222,10 +239,14 @@ struct OpenedKVStore: Sendable {
         _ body: (String, KVEntry) async throws -> Void,
         foreign: (POSIXPath) async throws -> Void = { _ in }
     ) async throws {
-        guard local == nil else {
-            for name in try await names() {
-                try Interruption.check()
-                if let entry = try await entry(named: name) { try await body(name, entry) }
+        if let local {
+            var names = try local.names(after: nil, limit: Self.sliceCount)
+            while let last = names.last {
+                for name in names {
+                    try Interruption.check()
+                    if let entry = try local.entry(named: name) { try await body(name, entry) }
+                }
+                names = names.count < Self.sliceCount ? [] : try local.names(after: last, limit: Self.sliceCount)
             }
             return
         }

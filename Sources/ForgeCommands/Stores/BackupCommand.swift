@@ -102,35 +102,41 @@ struct BackupWriter {
     }
 
     private mutating func add(_ entry: StoreWalk.Entry, of walk: StoreWalk) throws {
+        let role: FileRole
+        do throws(FileSystemError) {
+            role = try walk.role(of: entry)
+        } catch {
+            return try report.fail(entry.path.shown, "\(error)")
+        }
+        if case .special(let type) = role { return try report.skip(entry.path.shown, type.text) }
+        guard let path = String(validating: entry.path) else {
+            return try report.fail(entry.path.shown, "the name is not valid UTF-8")
+        }
         do {
-            let role = try walk.role(of: entry)
-            if case .special(let type) = role { return try report.skip(entry.path.shown, type.text) }
-            guard let path = String(validating: entry.path) else {
-                return try report.fail(entry.path.shown, "the name is not valid UTF-8")
-            }
             switch role {
             case .bookkeeping, .temporary, .special: return
             case .log where entry.scope.owner.contains(.keyValue): try addStore(path, entry.path)
             case .content, .log, .vault, .vaultKey, .entry, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
             }
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory && isGone(entry.path) {
-            return  // Removed after it was listed.
-        } catch let error as FileSystemError where error.path?.bytes.starts(with: content.path.bytes) != true {
-            try report.fail(entry.path.shown, "\(error)")
+        } catch let error as SourceFailure {
+            // What was removed after it was listed is not there any more; a file that took its name is missing.
+            guard try error.error.errno.isDisappearance && isGone(entry.path) else {
+                return try report.fail(entry.path.shown, "\(error)")
+            }
         } catch let error as CommandFailure where error.status == .failure {
             try report.fail(entry.path.shown, "\(error)")
         }
     }
 
     /// Whether nothing has the name any more.
-    private func isGone(_ item: POSIXPath) -> Bool {
+    private func isGone(_ item: POSIXPath) throws(FileSystemError) -> Bool {
         do {
             return try source.withParent(of: item) { (directory, name) throws(FileSystemError) in
                 try !source.fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
             }
-        } catch {
-            return error.errno == .noSuchFileOrDirectory
+        } catch  where error.errno.isDisappearance {
+            return true
         }
     }
 
@@ -156,9 +162,11 @@ struct BackupWriter {
         } catch let error as KVStoreError {
             return try report.fail(path, "\(error)")
         } catch let error as CommandFailure where error.status == .notFound {
-            return  // Removed after it was listed.
+            // Unless it was removed after it was listed.
+            if try !isGone(item) { try report.fail(path, "\(error)") }
+            return
         }
-        let keys = try Self.copy(store, to: URL(to))
+        let keys = try Self.copy(store, to: to)
         let file = try HashedCopy().content(of: item, in: content)
         try manifest.add(
             BackupManifest.File(path: path, bytes: file.bytes, sha256: file.sha256, permissions: 0o600, keys: keys))
@@ -166,23 +174,24 @@ struct BackupWriter {
         for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
     }
 
-    private static func copy(_ store: FileKVStore, to url: URL) throws -> Int {
-        let copy = try KVStoreArgument.open(url, .readWrite).store
+    /// Writes the values of a store into the log of another one; returns their number.
+    private static func copy(_ store: FileKVStore, to directory: POSIXPath) throws -> Int {
+        var copy = try LogCopy(in: directory)
         var batch = KeyValueBatch(limit: .max)
-        let keys = try store.keys().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
-        for key in keys {
+        var count = 0
+        try OpenedKVStore.forEachName(of: store) { key in
             try Interruption.check()
-            guard let bytes = try store.rawValue(named: key) else { continue }
+            guard let bytes = try store.rawValue(named: key) else { return }
+            count += 1
             if batch.refuses(key, bytes) {
-                try copy.commit(batch.changes)
+                try copy.append(batch.changes)
                 batch.removeAll()
             }
             batch.append(key, bytes)
         }
-        try copy.commit(batch.changes)
-        try copy.synchronize()
-        try copy.close()
-        return keys.count
+        try copy.append(batch.changes)
+        try copy.finish()
+        return count
     }
 
     /// The path of a file in the backup, whose directory exists afterwards.

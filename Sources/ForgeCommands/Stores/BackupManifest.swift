@@ -31,6 +31,18 @@ enum BackupManifest {
         /// The attributes that a store has given the file, by name; nil if it has none. In the backup itself they are
         /// extended attributes, which other programs may not copy.
         var attributes: [String: Data]?
+
+        /// The path; an altered manifest must not lead out of the backup.
+        func relativePath() throws(CommandFailure) -> POSIXPath {
+            // By bytes: a slash can be part of a larger character.
+            let path = POSIXPath(path)
+            let components = path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            guard
+                components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) }),
+                !path.containsNUL
+            else { throw CommandFailure("the manifest contains a path that leads out of the backup") }
+            return path
+        }
     }
 
     struct End: Codable {
@@ -93,17 +105,18 @@ struct BackupManifestReader {
     ///
     /// - Throws: ``CommandFailure`` if it is missing, unfinished, altered, or of another version.
     func forEach(_ body: (BackupManifest.File) throws -> Void) throws {
-        let descriptor: FileDescriptor
-        do {
-            descriptor = try FileDescriptor.open(FilePath(String(decoding: path.bytes, as: UTF8.self)), .readOnly)
-        } catch Errno.noSuchFileOrDirectory, Errno.notDirectory {
-            throw CommandFailure("not a finished backup: there is no \(path)", .notFound)
-        } catch let error as Errno {
-            throw CommandFailure("cannot open \(path): \(error.text)")
+        let fileSystem = SystemFileSystem()
+        let descriptor: Descriptor
+        do throws(FileSystemError) {
+            descriptor = try fileSystem.open(path, .readOnly)
+        } catch {
+            guard error.errno.isDisappearance else {
+                throw CommandFailure("cannot open \(path.shown): \(error.errno.text)")
+            }
+            throw CommandFailure("not a finished backup: there is no \(path.shown)", .notFound)
         }
-        // Only read: an error of closing it has no effect.
-        defer { try? descriptor.close() }
-        var reader = LineReader(descriptor)
+        defer { fileSystem.discard(descriptor) }
+        var reader = LineReader(FileDescriptor(rawValue: descriptor.rawValue))
         var hash = SHA256()
         var count = 0
         var isHeader = true
@@ -118,23 +131,23 @@ struct BackupManifestReader {
             } else if let end = decode(BackupManifest.End.self, data) {
                 guard end.files == count, end.sha256 == BackupManifest.hexadecimal(hash.finalize()),
                     try reader.next() == nil
-                else { throw CommandFailure("the manifest is altered or damaged: \(path)") }
+                else { throw CommandFailure("the manifest is altered or damaged: \(path.shown)") }
                 return
             } else {
-                throw CommandFailure("the manifest is altered, damaged or unfinished: \(path)")
+                throw CommandFailure("the manifest is altered, damaged or unfinished: \(path.shown)")
             }
             hash.update(data: data)
             hash.update(data: [UInt8(ascii: "\n")])
         }
-        throw CommandFailure("not a finished backup: the manifest is incomplete: \(path)")
+        throw CommandFailure("not a finished backup: the manifest is incomplete: \(path.shown)")
     }
 
     private func checkHeader(_ data: Data) throws {
         guard let header = decode(BackupManifest.Header.self, data),
             header.format == BackupManifest.Header(created: .now).format
-        else { throw CommandFailure("not the manifest of a backup: \(path)") }
+        else { throw CommandFailure("not the manifest of a backup: \(path.shown)") }
         guard header.version == 1 else {
-            throw CommandFailure("the backup was written by a later version of forge: \(path)")
+            throw CommandFailure("the backup was written by a later version of forge: \(path.shown)")
         }
     }
 
@@ -174,16 +187,18 @@ struct HashedCopy {
     ///   - given: The permission bits of the copy; nil for those of the file.
     ///   - attributes: The attributes of the copy; nil for those that stores have given the file.
     /// - Returns: What was copied, its permission bits and its attributes.
-    /// - Throws: `FileSystemError`; ``CommandFailure`` if the file changes all the time.
+    /// - Throws: ``SourceFailure`` if the file cannot be read; `FileSystemError` if the copy cannot be written;
+    ///   ``CommandFailure`` if the file changes all the time.
     func copy(
         _ item: POSIXPath, in source: ConfinedDirectory, to target: ConfinedDirectory,
         permissions given: FilePermissions? = nil, attributes: [String: [UInt8]]? = nil
     ) throws -> (content: Content, permissions: FilePermissions, attributes: [String: [UInt8]]) {
         let path = target.path.appending(item)
         for _ in 0..<Self.attempts {
+            let from = source.path.appending(item)
             let source = try open(item, in: source)
             defer { fileSystem.discard(source) }
-            let before = try fileSystem.status(of: .descriptor(source))
+            let before = try status(of: source, from)
             let permissions = given ?? FilePermissions(rawValue: before.permissions.rawValue & 0o777)
             let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try target.withParent(of: item) { (directory, name) throws(FileSystemError) in
@@ -193,18 +208,20 @@ struct HashedCopy {
                 }
             }
             defer { fileSystem.discard(copy) }
-            let content = try read(source) { (piece) throws(FileSystemError) in
+            let content = try read(source, from) { (piece) throws(FileSystemError) in
                 try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                     try fileSystem.writeBytes(piece, to: copy)
                 }
             }
-            let kept = try attributes ?? fileSystem.fileAttributes(of: source)
+            let kept =
+                try attributes
+                ?? reading(from) { () throws(FileSystemError) in try fileSystem.fileAttributes(of: source) }
             try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try fileSystem.setFileAttributes(kept, of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
                 if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
             }
-            let after = try fileSystem.status(of: .descriptor(source))
+            let after = try status(of: source, from)
             if FileRevision(before) == FileRevision(after), before.changed == after.changed || after.linkCount == 0 {
                 return (content, permissions, kept)
             }
@@ -213,33 +230,53 @@ struct HashedCopy {
     }
 
     /// The content of a file below a directory; no link is followed.
+    ///
+    /// - Throws: ``SourceFailure``.
     func content(of item: POSIXPath, in directory: ConfinedDirectory) throws -> Content {
         let source = try open(item, in: directory)
         defer { fileSystem.discard(source) }
-        return try read(source) { (_) throws(FileSystemError) in }
+        return try read(source, directory.path.appending(item)) { (_) throws(FileSystemError) in }
     }
 
-    private func open(_ item: POSIXPath, in directory: ConfinedDirectory) throws(FileSystemError) -> Descriptor {
-        try fileSystem.withPathInErrors(directory.path.appending(item)) { () throws(FileSystemError) in
+    private func open(_ item: POSIXPath, in directory: ConfinedDirectory) throws(SourceFailure) -> Descriptor {
+        try reading(directory.path.appending(item)) { () throws(FileSystemError) in
             try directory.withParent(of: item) { (parent, name) throws(FileSystemError) in
                 try fileSystem.openRegularFile(name, at: parent).descriptor
             }
         }
     }
 
+    private func status(of source: Descriptor, _ path: POSIXPath) throws(SourceFailure) -> FileStatus {
+        try reading(path) { () throws(FileSystemError) in try fileSystem.status(of: .descriptor(source)) }
+    }
+
+    /// Reads a file to its end.
     private func read(
-        _ source: Descriptor, _ body: ([UInt8]) throws(FileSystemError) -> Void
+        _ source: Descriptor, _ path: POSIXPath, _ body: ([UInt8]) throws(FileSystemError) -> Void
     ) throws -> Content {
         var hash = SHA256()
         var offset: Int64 = 0
         while true {
             try Interruption.check()
-            let piece = try fileSystem.readBytes(of: source, at: offset, count: Self.pieceSize)
+            let piece = try reading(path) { () throws(FileSystemError) in
+                try fileSystem.readBytes(of: source, at: offset, count: Self.pieceSize)
+            }
             guard !piece.isEmpty else { break }
             hash.update(data: piece)
             try body(piece)
             offset += Int64(piece.count)
         }
         return Content(bytes: offset, sha256: BackupManifest.hexadecimal(hash.finalize()))
+    }
+
+    /// Attributes the errors of `body` to the file that is read.
+    private func reading<Result>(
+        _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
+    ) throws(SourceFailure) -> Result {
+        do {
+            return try fileSystem.withPathInErrors(path, body)
+        } catch {
+            throw SourceFailure(error: error)
+        }
     }
 }

@@ -9,8 +9,9 @@ struct RestoreCommand: ParsableCommand {
         commandName: "restore", abstract: "Copy the stores of a backup to a new directory.",
         discussion: """
             All files of the backup are compared with its manifest before anything is written, and again while they are \
-            copied. Modes and attributes are those in the manifest, whatever has copied the backup since. The stores appear at the destination when all of them are complete and flushed; nothing that exists \
-            is replaced. An unfinished or altered backup is refused.
+            copied. Modes and attributes are those in the manifest, whatever has copied the backup since. The stores \
+            appear at the destination when all of them are complete and flushed; nothing that exists is replaced. An \
+            unfinished or altered backup is refused.
             """)
 
     @Argument(help: "The directory of the backup.")
@@ -50,7 +51,7 @@ struct RestoreCommand: ParsableCommand {
         var total = Progress.Amount()
         var content: ConfinedDirectory?
         try BackupManifestReader(of: backup).forEach { file in
-            let path = try Self.path(of: file)
+            let path = try file.relativePath()
             let directory = try content ?? Self.content(of: backup)
             content = directory
             try Self.require(HashedCopy().content(of: path, in: directory), as: file)
@@ -70,7 +71,7 @@ struct RestoreCommand: ParsableCommand {
         let content = try Self.content(of: backup)
         let flush = BulkFlush()
         try BackupManifestReader(of: backup).forEach { file in
-            let path = try Self.path(of: file)
+            let path = try file.relativePath()
             try Self.createParent(of: path, in: target)
             try flush.include(target.path.appending(path).splitLast().parent)
             let copied = try HashedCopy().copy(
@@ -98,17 +99,5 @@ struct RestoreCommand: ParsableCommand {
         guard content == HashedCopy.Content(bytes: file.bytes, sha256: file.sha256) else {
             throw CommandFailure("\(file.path) in the backup is altered or damaged; nothing was restored")
         }
-    }
-
-    /// The path of a file below the destination; an altered manifest must not lead out of it.
-    private static func path(of file: BackupManifest.File) throws -> POSIXPath {
-        // By bytes: a slash can be part of a larger character.
-        let path = POSIXPath(file.path)
-        let components = path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        guard
-            components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) }),
-            !path.containsNUL
-        else { throw CommandFailure("the manifest contains a path that leads out of the backup") }
-        return path
     }
 }

@@ -130,6 +130,11 @@ struct KVCommand: AsyncParsableCommand {
                 the exit status is 1.
                 """)
 
+        /// The rows that decide the widths of a table, and the rows that are printed at once.
+        private static let rowCount = 1 << 13
+        /// The size in bytes of the lines of JSON that are printed at once.
+        private static let bufferSize = 1 << 16
+
         @OptionGroup var store: KVStoreArgument
         @OptionGroup var output: JSONOption
 
@@ -139,19 +144,23 @@ struct KVCommand: AsyncParsableCommand {
 
         private func printValues(in kv: OpenedKVStore) async throws {
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
+            var lines = ""
             var undecodable: [String] = []
             var foreign: [String] = []
             try await kv.forEach { key, entry in
                 let value = Result { try CodedValue(decoding: ValueEnvelope(decoding: entry.bytes)) }
                 if case .failure = value { undecodable.append(key) }
                 guard !output.json else {
-                    return try StandardOutput.print(json: Self.line(key, entry.bytes, value))
+                    lines += try Self.line(key, entry.bytes, value).escapingControlsOfJSON() + "\n"
+                    if lines.utf8.count >= Self.bufferSize { try Self.write(&lines) }
+                    return
                 }
                 table.add([key, String(entry.bytes.count), try Self.shown(value).shortened(to: 80)])
+                if table.count == Self.rowCount { try StandardOutput.print(table.takeLines()) }
             } foreign: {
                 foreign.append($0.description)
             }
-            if !output.json { try StandardOutput.print(table.lines) }
+            if output.json { try Self.write(&lines) } else { try StandardOutput.print(table.takeLines()) }
             guard foreign.isEmpty else {
                 throw CommandFailure(
                     "\(counted(foreign.count, "key")) of other programs cannot be names of a store: "
@@ -161,6 +170,11 @@ struct KVCommand: AsyncParsableCommand {
                 let names = undecodable.joined(separator: ", ").shortened(to: 200)
                 throw CommandFailure("\(counted(undecodable.count, "value")) cannot be decoded: \(names)")
             }
+        }
+
+        private static func write(_ lines: inout String) throws {
+            try StandardOutput.write(Data(lines.utf8))
+            lines = ""
         }
 
         private static func shown(_ value: Result<CodedValue, any Error>) throws -> String {

@@ -7,6 +7,10 @@ addEventListener("hashchange", () => location.reload());
 
 const $ = id => document.getElementById(id);
 
+/** A name in which control characters, and those that change the direction of a text, are shown by their numbers. */
+const visible = name => name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]/g,
+  character => `\\u{${character.codePointAt(0).toString(16)}}`);
+
 /** An element with properties and children; text becomes text, never markup. */
 function make(tag, properties, ...children) {
   const element = document.createElement(tag);
@@ -238,7 +242,7 @@ function drawStores() {
   $("stores").replaceChildren(...entries().map(entry => {
     if (entry.heading) return make("li", { className: "heading", role: "presentation" }, entry.heading);
     const mark = entry.failure ? "!" : entry.count !== undefined ? number(entry.count) : entry.kind === "vault" ? "sealed" : "";
-    const item = make("li", { role: "option", title: entry.failure ?? entry.name }, make("span", {}, entry.name),
+    const item = make("li", { role: "option", title: entry.failure ?? visible(entry.name) }, make("span", {}, visible(entry.name)),
       make("span", { className: entry.failure ? "bad" : "quiet" }, mark));
     item.setAttribute("aria-selected", Boolean(isSame(entry, shown)));
     item.addEventListener("click", () => open(entry));
@@ -248,7 +252,7 @@ function drawStores() {
 
 async function loadSummary() {
   summary = await request("/api/stores");
-  $("directory").textContent = summary.directory + (summary.isPartial ? " (too many files: shown in part)" : "");
+  $("directory").textContent = visible(summary.directory) + (summary.isPartial ? " (too many files: shown in part)" : "");
   $("mode").textContent = summary.isWritable ? "writable" : "read-only";
   drawStores();
   const isReading = summary.stores.some(store => store.kind === "keyValue" && store.count === undefined && !store.failure);
@@ -276,7 +280,7 @@ function open(entry) {
 }
 
 function draw() {
-  $("title").textContent = shown.name === "." ? "this directory" : shown.name;
+  $("title").textContent = shown.name === "." ? "this directory" : visible(shown.name);
   const isKeyValue = shown.kind === "keyValue";
   $("searching").hidden = $("ordering").hidden = !isKeyValue || isLog;
   $("delimiting").hidden = !isKeyValue || isLog || $("order").value !== "tree";
@@ -294,7 +298,7 @@ function crumbs(separator) {
   const go = count => () => { prefix = shown.kind === "files" ? parts.slice(0, count).join("/") : path(count); draw(); };
   $("crumbs").hidden = false;
   $("crumbs").replaceChildren(...["all", ...parts].map((part, index) =>
-    make("button", { type: "button", onclick: go(index) }, part + (index ? separator : ""))));
+    make("button", { type: "button", onclick: go(index) }, visible(part + (index ? separator : "")))));
 }
 
 /** Rows that were loaded at once. */
@@ -310,7 +314,7 @@ const views = {
     if (isTree) Object.assign(parameters, { prefix, delimiter: $("delimiter").value || "/" });
     const start = isTree ? prefix : "";
     return list.show((offset, limit) => request("/api/keys", { ...parameters, offset, limit }), row => [
-      span("key", row.key.slice(start.length)), span("quiet", row.count === undefined ? row.type : number(row.count) + " keys"),
+      span("key", visible(row.key.slice(start.length))), span("quiet", row.count === undefined ? row.type : number(row.count) + " keys"),
       span("number", size(row.size)), span("number quiet", row.revision === undefined ? "" : "r" + row.revision),
       span("quiet", row.expiry === undefined ? "" : date(row.expiry)), span("preview quiet", row.preview),
     ], row => {
@@ -321,11 +325,13 @@ const views = {
   },
 
   async log() {
-    const map = await request("/api/log", { store: shown.name });
-    drawMap(map);
-    return list.show(async (offset, limit) => ({
-      total: map.recordCount, rows: await request("/api/records", { store: shown.name, offset, limit }),
-    }), row => [span("key", "byte " + number(row.offset)), span("quiet", row.operation), span("number", size(row.size))]);
+    const store = shown.name;
+    drawMap(await request("/api/log", { store }));
+    return list.show(async (offset, limit) => {
+      const [map, rows] = await Promise.all([
+        request("/api/log", { store }), request("/api/records", { store, offset, limit })]);
+      return { total: map.recordCount, rows };
+    }, row => [span("key", "byte " + number(row.offset)), span("quiet", row.operation), span("number", size(row.size))]);
   },
 
   async vault() {
@@ -339,7 +345,7 @@ const views = {
     const state = vault.isUnlocked ? "unlocked" : "sealed";
     note(make("p", {}, `${state}: ${number(vault.count)} secrets, ${size(vault.size)}, change ${vault.generation}  `,
       vault.isUnlocked ? act("/api/lock", "Seal") : act("/api/unlock", "Unlock")));
-    return list.show(fixed((vault.names ?? []).map(name => ({ name }))), row => [span("key", row.name), span("quiet", "secret")]);
+    return list.show(fixed((vault.names ?? []).map(name => ({ name }))), row => [span("key", visible(row.name)), span("quiet", "secret")]);
   },
 
   cache() { return views.images(); },
@@ -351,14 +357,14 @@ const views = {
         : shown.kind === "cache" ? "hit rates: known only inside the process that uses the cache" : "";
       note(make("p", { className: "quiet" }, `${number(page.count)} entries, ${size(page.size)}`), rates && make("p", { className: "quiet" }, rates));
       return { total: page.count, rows: page.rows };
-    }, row => [span("key", row.name), span("quiet", "entry"), span("number", size(row.size)), span("", ""),
+    }, row => [span("key", visible(row.name)), span("quiet", "entry"), span("number", size(row.size)), span("", ""),
       span("quiet", date(row.modified))]);
   },
 
   files() {
     crumbs("/");
     return list.show((offset, limit) => request("/api/files", { path: prefix, offset, limit }), row => [
-      span("key", row.name), span("quiet", row.isDirectory ? "directory" : row.content),
+      span("key", visible(row.name)), span("quiet", row.isDirectory ? "directory" : row.content),
       span("number", row.isDirectory ? "" : size(row.size)), span("", ""), span("quiet", date(row.modified)),
     ], row => {
       const path = prefix ? prefix + "/" + row.name : row.name;
@@ -371,8 +377,8 @@ const views = {
   async sessions() {
     const { rows, failures } = await request("/api/sessions");
     if (failures.length) note(...failures.map(text => make("p", { className: "bad" }, text)));
-    return list.show(fixed(rows), row => [span("key", row.name), span("quiet", row.isSecret ? "secret" : row.type),
-      span("", ""), span("", ""), span("quiet", row.expiry === undefined ? "" : date(row.expiry)), span("quiet", row.store)],
+    return list.show(fixed(rows), row => [span("key", visible(row.name)), span("quiet", row.isSecret ? "secret" : row.type),
+      span("", ""), span("", ""), span("quiet", row.expiry === undefined ? "" : date(row.expiry)), span("quiet", visible(row.store))],
     row => { if (!row.isSecret) { open({ kind: "keyValue", name: row.store }); showValue(row.name); } });
   },
 
@@ -423,18 +429,19 @@ function closeDetail() {
 
 function showDetail(title, pairs, ...children) {
   const terms = pairs.filter(([, value]) => value).flatMap(([term, value]) => [make("dt", {}, term), make("dd", {}, value)]);
-  $("detail").replaceChildren(make("h3", {}, title), make("dl", {}, ...terms), ...children);
+  $("detail").replaceChildren(make("h3", {}, visible(title)), make("dl", {}, ...terms), ...children);
   $("detail").hidden = false;
 }
 
 async function showValue(key) {
   const store = shown.name;
-  opened = { store, key };
+  const mine = opened = { store, key };
   try {
     const found = await request("/api/value", { store, key });
-    if (opened?.key !== key || opened.store !== store) return;
+    // Something else was opened meanwhile, or the value is being edited.
+    if (opened !== mine || mine.isEditing) return;
     const { value } = found;
-    opened.revision = found.revision;
+    mine.revision = found.revision;
     const expiry = value.isExpiring ? (value.expiry === undefined ? "never" : date(value.expiry) + " UTC") : "";
     const parts = value.decoded.map(decoded => make("div", {}, make("h3", {}, decoded.name), make("pre", {}, decoded.text)));
     parts.push(make("pre", { id: "value" }, value.text));
@@ -520,10 +527,10 @@ function drawStaged(message) {
   const stores = [...new Set(staged.map(change => change.store))];
   $("staged").replaceChildren(make("h3", {}, "Staged edits"), message ?? "", ...stores.flatMap(store => [
     ...staged.filter(change => change.store === store).map(change => make("div", {},
-      make("code", {}, `${change.key} (r${change.revision})`), " ",
+      make("code", {}, `${visible(change.key)} (r${change.revision})`), " ",
       make("button", { type: "button", onclick: () => { staged.splice(staged.indexOf(change), 1); drawStaged(); } }, "Discard"),
       make("pre", { className: "diff" }, ...difference(change.old, change.json).map(([tag, line]) => make(tag, {}, line))))),
-    make("button", { type: "button", id: "apply", className: "first", onclick: () => apply(store) }, "Apply to " + store),
+    make("button", { type: "button", id: "apply", className: "first", onclick: () => apply(store) }, "Apply to " + visible(store)),
   ]));
 }
 
@@ -534,12 +541,29 @@ async function apply(store) {
     await request("/api/edits", null, { store, edits: changes.map(({ key, revision, json }) => ({ key, revision, json })) });
     for (const change of changes) staged.splice(staged.indexOf(change), 1);
     drawStaged(make("p", { id: "result" }, "Stored."));
+    if (opened?.store === store && !opened.isEditing) showValue(opened.key);
+    refresh();
   } catch (error) {
     drawStaged(make("p", { id: "result", className: "bad" }, error.message));
   }
 }
 
 // MARK: Live
+
+/** Loads what is shown again, at the place of the list at which it is. */
+async function redraw() {
+  if (shown.kind === "keyValue" && isLog) {
+    const store = shown.name;
+    const [map] = await Promise.all([request("/api/log", { store }), list.refresh()]);
+    if (isLog && shown.name === store) drawMap(map);
+  } else if (["vault", "sessions", "hits"].includes(shown.kind)) {
+    const { current, top } = list;
+    await draw();
+    Object.assign(list, { current, top });
+  } else {
+    await list.refresh();
+  }
+}
 
 let isStale = false;
 let isRefreshing = false;
@@ -551,8 +575,7 @@ async function refresh() {
   try {
     while (isStale) {
       isStale = false;
-      const isFixed = isLog || ["vault", "sessions", "hits"].includes(shown.kind);
-      await Promise.all([loadSummary(), isFixed ? draw() : list.refresh()]);
+      await Promise.all([loadSummary(), redraw()]);
     }
   } catch (error) {
     list.onError(error);
@@ -564,7 +587,8 @@ async function refresh() {
 function drawEvents(events) {
   const items = events.slice(-200).reverse().map(event => make("li", {},
     make("span", { className: "quiet" }, time(event.time)), make("span", {}, event.operation),
-    make("code", {}, event.name ?? ""), make("span", { className: "quiet" }, event.store),
+    make("code", {}, visible(event.name ?? "")), make("span", { className: "quiet" }, visible(event.store)),
+    make("span", { className: "quiet" }, event.isOwn ? "here" : ""),
     make("span", { className: "quiet" }, event.revision === undefined ? "" : "r" + event.revision),
     make("span", { className: "quiet" }, event.omittedCount ? `and ${number(event.omittedCount)} more` : "")));
   $("events").prepend(...items);

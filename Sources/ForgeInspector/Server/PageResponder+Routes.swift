@@ -85,7 +85,7 @@ extension PageResponder {
                     throw PageFailure(.forbidden, "this page only reads; start it with --write to edit")
                 }
                 let edits = try JSONDecoder().decode(StagedEdits.self, from: body)
-                try edits.apply(to: store(named: edits.store).store, in: inspector.root)
+                try inspector.apply(edits, to: store(named: edits.store))
                 return try Self.response(.ok, json: ["applied": edits.edits.count])
             default: throw PageFailure(.notFound, "there is no such page")
             }

@@ -23,7 +23,9 @@ struct StagedEdits: Decodable, Sendable {
     /// - Throws: `KVStoreError`: `.unavailable(.inUse)` for a store that another process has opened exclusively,
     ///   `.conflict` if one of the values has changed; ``EditFailure`` or `CodingFailure` for a text that cannot be
     ///   stored. Nothing was changed, unless the code is `.durabilityUnknown`.
-    func apply(to found: FoundStore, in root: ConfinedDirectory) throws {
+    /// - Returns: The revisions of the new values by the names' bytes; nil for a removal.
+    @discardableResult
+    func apply(to found: FoundStore, in root: ConfinedDirectory) throws -> [POSIXPath: UInt64?] {
         let store = try Self.open(found.path, in: root)
         var batch = KVBatch()
         for edit in edits {
@@ -40,6 +42,11 @@ struct StagedEdits: Decodable, Sendable {
         }
         try store.commit(batch)
         try store.synchronize()
+        var revisions: [POSIXPath: UInt64?] = [:]
+        for edit in edits {
+            revisions[POSIXPath(edit.key)] = .some(edit.json == nil ? nil : try store.entry(named: edit.key)?.revision)
+        }
+        return revisions
     }
 
     /// Opens an existing store for writing; creates none.

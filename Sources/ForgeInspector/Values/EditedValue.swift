@@ -9,8 +9,9 @@ struct EditFailure: Error, CustomStringConvertible {
 extension CodedValue {
     /// The value of an edited JSON text, in the types of the value that it replaces.
     ///
-    /// JSON has no dates, bytes, UUIDs, URLs or whole floating-point numbers. Where the old value has one, the text in
-    /// its place must have the form in which it was shown.
+    /// JSON has no dates, bytes, UUIDs, URLs, whole or infinite floating-point numbers. Where the old value has one, the
+    /// text in its place must have the form in which it was shown. A value of one type does not become one of another;
+    /// only nil takes any place, and is replaced by anything.
     ///
     /// - Throws: `CodingFailure` for text that is not JSON; ``EditFailure`` for a text of another form.
     static func edited(_ json: String, replacing old: CodedValue) throws -> CodedValue {
@@ -38,8 +39,13 @@ extension CodedValue {
         case (.tagged(4, _), .integer), (.tagged(4, _), .double):
             throw EditFailure(description: "\(place) is a decimal number, which cannot be edited here")
         case (.double, .integer(let number)): return .double(Double(number))
+        case (.double, .string(let text)): return .double(try Self.notFinite(text, at: place))
         case (.float, .integer(let number)): return .float(Float(number))
-        case (.float, .double(let number)): return .float(Float(number))
+        case (.float, .double(let number)):
+            let float = Float(number)
+            guard float.isFinite else { throw EditFailure(description: "\(place) is a number of 32 bits") }
+            return .float(float)
+        case (.float, .string(let text)): return .float(Float(try Self.notFinite(text, at: place)))
         case (.array(let old), .array(let new)):
             return .array(
                 try new.enumerated().map { index, element in
@@ -53,7 +59,21 @@ extension CodedValue {
                     guard let model = old.first(where: { $0.key == entry.key })?.value else { return entry }
                     return Entry(entry.key, try entry.value.typed(like: model, at: "the member \(entry.key)"))
                 })
-        default: return self
+        default:
+            guard typeName == old.typeName || self == .null || old == .null else {
+                throw EditFailure(description: "\(place) is of the type \(old.typeName)")
+            }
+            return self
+        }
+    }
+
+    /// The value of a text as which JSON shows a number that it cannot represent.
+    private static func notFinite(_ text: String, at place: String) throws(EditFailure) -> Double {
+        switch text {
+        case "Infinity": .infinity
+        case "-Infinity": -.infinity
+        case "NaN": .nan
+        default: throw EditFailure(description: "\(place) is a number")
         }
     }
 }

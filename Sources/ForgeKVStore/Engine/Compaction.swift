@@ -168,7 +168,8 @@ extension KVEngine {
         guard let sharing else {
             _ = flushing.begin(.max, isDone: { false })
             defer { flushing.end(flushed: 0) }
-            return try exchange(old, copied: copied, restarts, &replacement)
+            try exchange(old, copied: copied, restarts, &replacement)
+            return handle.removalReserve.fill()
         }
         // A flush in progress may go on beside this: all that it covers is durable in the new log.
         do throws(KVStoreError) {

@@ -82,7 +82,12 @@ extension KVEngine {
     /// for a torn tail otherwise.
     func appendFlushMarker() throws(KVStoreError) {
         try withLog { (log) throws(FileSystemError) in
-            if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
+            guard !log.endsFlushed else { return }
+            do throws(FileSystemError) {
+                _ = try log.append(.flushed, .empty, .empty)
+            } catch  where error.isOutOfSpace && !log.isPoisoned && handle.removalReserve.release() {
+                _ = try log.append(.flushed, .empty, .empty)
+            }
         }
     }
 

@@ -257,14 +257,14 @@ extension KVEngine {
         }
     }
 
-    /// Appends the record of a removal, on a full device with the block that a shared store keeps for that.
+    /// Appends the record of a removal, on a full device with the block that the store keeps for that.
     private func appendRemove(
         _ name: KeyName, _ operation: KVStoreError.Operation, _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
         do throws(KVStoreError) {
             return try append(.remove, operation, name, .empty, &writer)
         } catch {
-            guard sharing != nil, error.isOutOfSpace, !writer.log.isPoisoned, handle.removalReserve.release() else {
+            guard error.isOutOfSpace, !writer.log.isPoisoned, handle.removalReserve.release() else {
                 throw error
             }
             return try append(.remove, operation, name, .empty, &writer)

@@ -70,6 +70,7 @@ final class KVEngine: Sendable {
         var opening = LogOpening(handle, table: table, options: options)
         var opened = options.access == .readOnly ? try opening.openForReading() : try opening.openForWriting()
         try Self.share(&opened, at: handle)
+        if options.access == .readWrite, opened.obstacle == nil { handle.removalReserve.fill() }
         openingIssues = Mutex(opening.issues)
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         directory = handle
@@ -184,6 +185,17 @@ extension KVEngine {
         try loadRemoteChanges(.keys)
         try checkFork(.keys)
         return collect(withValues: false).names
+    }
+
+    /// The first names after one, in the order of their bytes, as they are at one moment.
+    ///
+    /// - Complexity: O(*n*) in the number of all names, with memory for twice the limit.
+    func names(after previous: String?, limit: Int) throws(KVStoreError) -> [String] {
+        try loadRemoteChanges(.keys)
+        try checkFork(.keys)
+        return TableScan.collect(withValues: false, slice: NameSlice(after: previous, limit: limit)) { piece in
+            writer.withLock { writer in piece(&writer.table) }
+        }.sortedNames
     }
 
     /// All names and values at one moment.

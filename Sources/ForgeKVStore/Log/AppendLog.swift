@@ -122,6 +122,20 @@ struct AppendLog: ~Copyable, Sendable {
             return try space.reserve(size, at: end, of: file, for: code)
         } catch {
             if space.hasLostWrites { isPoisoned = true }
+            guard error.isOutOfSpace, !isPoisoned, code.isPossibleOnFullDevice else { throw error }
+            // Written instead, it may need no further block: the last one of the file may have room.
+            try writeBack()
+            space.release()
+            return false
+        }
+    }
+
+    /// Writes back the mapped windows, which leaves a flush of the file to do.
+    private mutating func writeBack() throws(FileSystemError) {
+        do throws(FileSystemError) {
+            for mapping in space.takeMappings() { try mapping.writeBack() }
+        } catch {
+            isPoisoned = true
             throw error
         }
     }
@@ -184,8 +198,8 @@ extension AppendLog {
     /// Flushes before the number of unflushed records exceeds what a record's header can hold.
     @inline(never)
     private mutating func flushNow() throws(FileSystemError) {
+        try writeBack()
         do throws(FileSystemError) {
-            for mapping in space.takeMappings() { try mapping.writeBack() }
             try file.fileSystem.synchronize(file.descriptor, .data)
         } catch {
             isPoisoned = true

@@ -82,6 +82,14 @@ enum LogRecord {
         func permits(flags: UInt8) -> Bool {
             flags == 0 || (flags == LogRecord.retainedFlag && (self == .set || self == .flushed))
         }
+
+        /// Whether space is kept for records with this code: they free some, or end the log.
+        var isPossibleOnFullDevice: Bool {
+            switch self {
+            case .remove, .removeAll, .flushed: true
+            case .set, .batch: false
+            }
+        }
     }
 }
 

@@ -247,11 +247,11 @@ enum LogTemporaryFile {
     }
 }
 
-/// The file `#reserve` of a shared store: one block, freed when a removal finds the device full.
+/// The file `#reserve` of a store: one block, freed when a removal finds the device full.
 ///
-/// An exclusive store reserves space after the end of its log (``LogSpace``). A shared log ends with its last record,
-/// so its reserve is a separate file, which belongs to the store like `log`. A store without it works, but cannot
-/// remove single values on a full device.
+/// An open exclusive store also reserves space after the end of its log (``LogSpace``), which it gives back when it is
+/// closed; a shared log always ends with its last record. The file belongs to the store like `log`. A store without it
+/// works, but on a full device it can remove single values only while the last block of the log has room.
 struct RemovalReserve: Sendable {
     static let name: POSIXPath = "#reserve"
     static let size = 4096

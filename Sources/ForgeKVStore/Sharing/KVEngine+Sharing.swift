@@ -217,7 +217,6 @@ extension KVEngine {
         try prepare(&opened, store: handle.name)
         sharing.noteFile(of: opened.log)
         sharing.note(opened.log)
-        if opened.obstacle == nil { handle.removalReserve.fill() }
         do throws(FileSystemError) {
             try sharing.publish()
         } catch {

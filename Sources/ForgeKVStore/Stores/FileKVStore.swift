@@ -20,8 +20,8 @@ public import Foundation
 /// ``close()`` and writes with a durability wait for the device, and rarely another write: one that sets an unreadable
 /// value aside, or meets the end of a background compaction, a full device or a failed record.
 ///
-/// On a full device `removeAll` works, and `remove` within 4 KiB of log space reserved for it, in a shared store by the
-/// file `#reserve`. A store on a read-only medium, or one that another process has open, can be opened with
+/// On a full device `removeAll` works, and `remove` within 4 KiB of log space that an open store reserves for it, and
+/// within the block of the file `#reserve`, which an opening or a compaction with space for it creates anew. A store on a read-only medium, or one that another process has open, can be opened with
 /// ``Access/readOnly``.
 ///
 /// If the process has a limit on file sizes (`RLIMIT_FSIZE`) and the log reaches it, the system sends `SIGXFSZ`, which
@@ -224,6 +224,13 @@ extension FileKVStore {
     }
 
     public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
+
+    /// The first names after one, in the order of their bytes: a listing in slices needs no memory for all names.
+    ///
+    /// - Complexity: O(*n*) in the number of all names.
+    package func names(after previous: String?, limit: Int) throws(KVStoreError) -> [String] {
+        try engine.names(after: previous, limit: limit)
+    }
 
     public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
 

@@ -1,4 +1,5 @@
 import ForgeCoding
+import Foundation
 
 /// A list of the names or values of a table as they are at one moment, collected in pieces beside its writer.
 ///
@@ -14,6 +15,9 @@ final class TableScan: @unchecked Sendable {
     /// The highest revision that is wanted.
     private let revision: UInt64
 
+    /// The names that are wanted; nil for all.
+    private var slice: NameSlice?
+
     private var found = CollectedValues()
     private var replaced = CollectedValues()
 
@@ -27,17 +31,21 @@ final class TableScan: @unchecked Sendable {
     /// How many slots a piece looks at.
     private static let pieceCount = 512
 
-    private init(withValues: Bool, upTo revision: UInt64 = .max) {
+    private init(withValues: Bool, upTo revision: UInt64 = .max, slice: NameSlice? = nil) {
         self.withValues = withValues
         self.revision = revision
+        self.slice = slice
     }
 
     /// Collects the names of a table, and the values if wanted, as they are at one moment during the call. `withTable`
     /// calls its argument under the writer's lock.
-    static func collect(withValues: Bool, _ withTable: ((inout TableWriter) -> Bool) -> Bool) -> TableScan {
-        let scan = TableScan(withValues: withValues)
+    static func collect(
+        withValues: Bool, slice: NameSlice? = nil, _ withTable: ((inout TableWriter) -> Bool) -> Bool
+    ) -> TableScan {
+        let scan = TableScan(withValues: withValues, slice: slice)
         var hasBegun = false
         repeat {
+            scan.removeBeyondSlice()
             scan.found.reserve(pieceCount)
         } while withTable { table in
             if !hasBegun { table.begin(scan) }
@@ -68,10 +76,13 @@ final class TableScan: @unchecked Sendable {
         if slots != number {
             (slots, position) = (number, 0)
             found.removeAll()
+            slice?.last = nil
         }
         let end = min(position + Self.pieceCount, array.count)
         array.forEach(in: position..<end) { entry in
-            guard entry.revision <= revision, changed.isEmpty || !changed.contains(entry.address) else { return }
+            guard entry.revision <= revision, changed.isEmpty || !changed.contains(entry.address),
+                slice?.contains(entry.nameBytes) ?? true
+            else { return }
             found.append(entry, withValue: withValues)
         }
         position = end
@@ -85,6 +96,21 @@ final class TableScan: @unchecked Sendable {
 
     /// Called by the writer after it has added an entry.
     func passOver(_ entry: KeyEntry) { changed.insert(entry.address) }
+
+    /// Leaves as few names as are wanted, once there are twice as many.
+    private func removeBeyondSlice() {
+        guard let slice, found.count >= 2 * slice.limit else { return }
+        self.slice?.last = found.keepFirst(slice.limit)
+    }
+
+    /// The names of the slice, in the order of their bytes.
+    var sortedNames: [String] {
+        guard let slice else { return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) } }
+        // The names that the writer has replaced are those of the whole table.
+        return Array(
+            names.filter { $0.utf8.withContiguousStorageIfAvailable { slice.contains(.init($0)) } ?? true }
+                .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.prefix(slice.limit))
+    }
 
     /// The names.
     var names: [String] {
@@ -103,6 +129,38 @@ final class TableScan: @unchecked Sendable {
         found.forEachEntry { name, entry in entries[KeyName(name)] = entry }
         replaced.forEachEntry { name, entry in entries[KeyName(name)] = entry }
         return KVSnapshot(entries)
+    }
+}
+
+/// Some of the names of a table: the first ones, in the order of their bytes, after a name.
+struct NameSlice {
+    /// The name before the first one; nil to begin with the first of all.
+    let previous: [UInt8]?
+
+    /// The most names.
+    let limit: Int
+
+    /// The last name that can be one of them, as far as is known.
+    fileprivate(set) var last: [UInt8]?
+
+    init(after previous: String?, limit: Int) {
+        self.previous = previous.map { Array($0.utf8) }
+        self.limit = max(1, limit)
+    }
+
+    func contains(_ name: UnsafeRawBufferPointer) -> Bool {
+        if let previous, !previous.withUnsafeBytes({ $0.precedes(name) }) { return false }
+        if let last, last.withUnsafeBytes({ $0.precedes(name) }) { return false }
+        return true
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Whether these bytes come before others.
+    fileprivate func precedes(_ other: UnsafeRawBufferPointer) -> Bool {
+        guard let bytes = baseAddress, let others = other.baseAddress else { return isEmpty && !other.isEmpty }
+        let order = memcmp(bytes, others, Swift.min(count, other.count))
+        return order == 0 ? count < other.count : order < 0
     }
 }
 
@@ -148,6 +206,28 @@ struct CollectedValues: ~Copyable {
             Item(
                 revision: content.revision, offset: offset, nameCount: entry.nameCount,
                 valueCount: bytes.count - offset - entry.nameCount, cell: kept))
+    }
+
+    /// Leaves the first names in the order of their bytes, without values; returns the last of them.
+    mutating func keepFirst(_ count: Int) -> [UInt8]? {
+        let all = bytes
+        all.withUnsafeBytes { bytes in
+            func name(_ item: Item) -> UnsafeRawBufferPointer {
+                UnsafeRawBufferPointer(rebasing: bytes[item.offset..<item.offset + item.nameCount])
+            }
+            items.sort { name($0).precedes(name($1)) }
+        }
+        items.removeLast(max(0, items.count - count))
+        var kept: [UInt8] = []
+        kept.reserveCapacity(all.count)
+        for index in items.indices {
+            let item = items[index]
+            items[index].offset = kept.count
+            items[index].valueCount = 0
+            kept += all[item.offset..<item.offset + item.nameCount]
+        }
+        bytes = kept
+        return items.last.map { Array(kept[$0.offset..<$0.offset + $0.nameCount]) }
     }
 
     mutating func removeAll() {

@@ -119,6 +119,20 @@ public enum HostileKeys {
         Array(repeating: "d", count: count).joined(separator: "/")
     }
 
+    /// Valid keys that `Character`s and bytes divide differently, and one for each byte of ASCII that a key may have: a
+    /// slash is joined to its neighbour, equal strings are different names, bytes are invisible.
+    package static let unevenNames: [String] =
+        [
+            "\u{301}a", "a\u{301}", "\u{e9}", "e\u{301}", "\u{600}f", "\u{600}/x", "d/\u{301}x",
+            "\u{d4e}/\u{301}y/z", "a\u{600}/b", "x\u{200d}", "x", "\u{202e}txt.exe", "k\u{fe0f}",
+            "\u{1f468}\u{200d}\u{1f469}", "\u{1100}\u{1161}", "\u{ac00}", "\u{c5}", "A\u{30a}", "\u{212b}",
+            "\u{e0001}t", "u\u{2066}v\u{2069}", "-n", "--", "#", "~", "%2e%2e", "\u{1f1e9}\u{1f1ea}",
+            "\u{1f1e9}\u{1f1ea}\u{1f1ea}",
+        ]
+        + (UInt8(0x21)...0x7e).filter { $0 != 0x2f && $0 != 0x5c }.map { (byte: UInt8) -> String in
+            "ascii-" + String(UnicodeScalar(byte))
+        }
+
     /// Removes duplicates by bytes: keys that Swift considers equal may differ in bytes.
     private static func unique(_ keys: [String]) -> [String] {
         var seen: Set<[UInt8]> = []
