@@ -149,11 +149,13 @@ extension ConformanceSuite where Subject == any SessionStorage<ConformanceUser> 
 }
 
 extension ConformanceSuite where Subject == AsyncSessionStorageUnderTest {
-    /// The promises of an asynchronous session storage; one needs ``ConformanceCapability/unreadableUsers``.
+    /// The promises of an asynchronous session storage; some need ``ConformanceCapability/unreadableUsers`` or
+    /// ``ConformanceCapability/failingSessions``.
     public static var asyncSessionStorage: Self {
         Self(
             "asynchronous session storage",
-            ConformanceChecks.asyncSessionStorage + ConformanceChecks.unreadableSessions)
+            ConformanceChecks.asyncSessionStorage + ConformanceChecks.unreadableSessions
+                + ConformanceChecks.failingSessions)
     }
 }
 
@@ -309,6 +311,11 @@ extension ConformanceCapability {
 extension ConformanceCapability {
     /// A saved user can be replaced by a value that is no user (``AsyncSessionStorageUnderTest/makeUnreadable``).
     public static let unreadableUsers = ConformanceCapability("a saved user that can be damaged")
+}
+
+extension ConformanceCapability {
+    /// The calls of the store below a session can be made to fail (``AsyncSessionStorageUnderTest/setFailing``).
+    public static let failingSessions = ConformanceCapability("a session whose store can be made to fail")
 }
 
 // MARK: File stores

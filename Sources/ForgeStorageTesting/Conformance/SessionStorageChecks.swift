@@ -18,6 +18,10 @@ public struct AsyncSessionStorageUnderTest: Sendable {
     /// ``ConformanceCapability/unreadableUsers``.
     public var makeUnreadable: (@Sendable () async throws -> Void)?
 
+    /// Makes the calls of the store below fail in a way, or succeed again (nil), for the checks that need
+    /// ``ConformanceCapability/failingSessions``.
+    public var setFailing: (@Sendable (SessionFailure?) async throws -> Void)?
+
     /// Lets time pass: waits, or advances the clock of the storage.
     public var pass: @Sendable (Duration) async throws -> Void
 
@@ -33,6 +37,15 @@ public struct AsyncSessionStorageUnderTest: Sendable {
         self.tolerance = tolerance
         self.pass = pass
     }
+}
+
+/// How the calls of the store below a session storage fail.
+public enum SessionFailure: Hashable, Sendable, CaseIterable {
+    /// Every call throws and changes nothing.
+    case refused
+
+    /// Changes throw that their outcome is unknown, whether they are carried out or not; reads succeed.
+    case unknownOutcome
 }
 
 /// The user for the checks of session storages.
@@ -81,6 +94,66 @@ extension ConformanceChecks {
             }
         }
     ]
+
+    /// The promises of a session storage over a store whose calls fail (``AsyncSessionStorageUnderTest/setFailing``).
+    ///
+    /// A storage may throw errors of its own; a `SessionStorageError` must be that of the failure.
+    public static let failingSessions: [ConformanceCheck<AsyncSessionStorageUnderTest>] = [
+        ConformanceCheck("a call that the store refuses is an error and keeps the user", needs: [.failingSessions]) {
+            subject in
+            let (storage, setFailing) = (subject.storage, try failing(subject))
+            try await storage.saveUser(john)
+            try await setFailing(.refused)
+            try await expectFailure("saveUser(jane) that the store refuses", "cantSave", \.isCantSave) {
+                try await storage.saveUser(jane)
+            }
+            try await expectFailure("loadUser() that the store refuses", "unavailable", \.isUnavailable) {
+                _ = try await storage.loadUser()
+            }
+            try await expectFailure("clearUser() that the store refuses", "cantClear", \.isCantClear) {
+                try await storage.clearUser()
+            }
+            try await setFailing(nil)
+            try await expectEqual(storage.loadUser(), john, "the user after the failures")
+        },
+        ConformanceCheck("a change of unknown outcome is reported as such", needs: [.failingSessions]) { subject in
+            let (storage, setFailing) = (subject.storage, try failing(subject))
+            try await storage.saveUser(john)
+            try await setFailing(.unknownOutcome)
+            try await expectFailure("saveUser(jane) of unknown outcome", "unknownOutcome", \.isUnknownOutcome) {
+                try await storage.saveUser(jane)
+            }
+            let user = try await storage.loadUser()
+            try expect(user == john || user == jane, "the user after saveUser(jane) of unknown outcome is another one")
+            try await expectFailure("clearUser() of unknown outcome", "unknownOutcome", \.isUnknownOutcome) {
+                try await storage.clearUser()
+            }
+            try await setFailing(nil)
+            try await storage.saveUser(jane)
+            try await expectEqual(storage.loadUser(), jane, "the user after the failures")
+        },
+    ]
+
+    private static func failing(
+        _ subject: AsyncSessionStorageUnderTest
+    ) throws -> @Sendable (SessionFailure?) async throws -> Void {
+        guard let setFailing = subject.setFailing else { throw ConformanceViolation("setFailing is nil") }
+        return setFailing
+    }
+
+    private static func expectFailure(
+        _ call: String, _ expected: String, _ isExpected: (SessionStorageError) -> Bool, _ body: () async throws -> Void
+    ) async throws {
+        do {
+            try await body()
+        } catch let error as SessionStorageError {
+            try expect(isExpected(error), "\(call): expected \(expected), got \(error)")
+            return
+        } catch {
+            return
+        }
+        throw ConformanceViolation("\(call): expected \(expected), but nothing was thrown")
+    }
 
     private static func expectUndecodable(_ load: () async throws -> ConformanceUser?) async throws {
         let user: ConformanceUser?
@@ -210,4 +283,11 @@ private struct SynchronousSession: AsyncSessionStorage, @unchecked Sendable {
     func saveUser(_ user: ConformanceUser) async throws { try base.saveUser(user) }
     func loadUser() async throws -> ConformanceUser? { try base.loadUser() }
     func clearUser() async throws { try base.clearUser() }
+}
+
+extension SessionStorageError {
+    fileprivate var isCantSave: Bool { if case .cantSave = self { true } else { false } }
+    fileprivate var isUnavailable: Bool { if case .unavailable = self { true } else { false } }
+    fileprivate var isCantClear: Bool { if case .cantClear = self { true } else { false } }
+    fileprivate var isUnknownOutcome: Bool { if case .unknownOutcome = self { true } else { false } }
 }

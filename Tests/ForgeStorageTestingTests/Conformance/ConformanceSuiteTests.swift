@@ -98,6 +98,8 @@ struct ConformanceSuiteTests {
             ConformanceSuite.transactionalKeyValueStore.checks.map(\.description),
             ConformanceSuite.transactionalKeyValueStorePersistence.checks.map(\.description),
             ConformanceSuite<any FileStoring>.fileStore.checks.map(\.description),
+            ConformanceSuite.fileStoreConditions.checks.map(\.description),
+            ConformanceSuite.keyValueStoreConditions.checks.map(\.description),
             ConformanceSuite<any CryptStoring>.secretStore.checks.map(\.description),
             ConformanceSuite<any SessionStorage<ConformanceUser>>.sessionStorage.checks.map(\.description),
             ConformanceSuite.asyncSessionStorage.checks.map(\.description),
@@ -111,5 +113,10 @@ struct ConformanceSuiteTests {
         #expect(
             ConformanceSuite<any Storage>.storage.capabilities == [.removal, .keysArePaths, .orderedHandlers])
         #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 9)
+        #expect(
+            ConformanceSuite.fileStoreConditions.capabilities
+                == [.limitedSpace, .readOnlyDevice, .failingDevice, .loadLimit, .secondStore])
+        #expect(
+            ConformanceSuite.keyValueStoreConditions.capabilities == [.valueSizeLimit, .limitedSpace, .secondStore])
     }
 }

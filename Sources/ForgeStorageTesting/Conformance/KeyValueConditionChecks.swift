@@ -1,0 +1,193 @@
+public import ForgeKVStore
+
+/// A transactional key-value store, initially empty, and the conditions that checks can bring it into.
+///
+/// A check whose condition is missing is reported as not applicable, or as violated where its capability was declared.
+public struct KeyValueStoreUnderTest: Sendable {
+    /// The store.
+    public var store: any KVTransactionalStoring
+
+    /// Another store of the same content, as another object or process opens it, for the checks that need
+    /// ``ConformanceCapability/secondStore``.
+    public var other: (any KVTransactionalStoring)?
+
+    /// The maximum size of an encoded value, for the checks that need ``ConformanceCapability/valueSizeLimit``.
+    public var maximumValueSizeInBytes: Int?
+
+    /// Leaves less than a mebibyte free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
+    public var fillDevice: (@Sendable () throws -> Void)?
+
+    /// Creates a subject without conditions.
+    public init(_ store: any KVTransactionalStoring) {
+        self.store = store
+    }
+}
+
+extension ConformanceCapability {
+    /// The store limits the size of encoded values (``KeyValueStoreUnderTest/maximumValueSizeInBytes``).
+    public static let valueSizeLimit = ConformanceCapability("a limit of the size of values")
+}
+
+extension ConformanceSuite where Subject == KeyValueStoreUnderTest {
+    /// The promises of a transactional key-value store at its limit, on a full device, and beside a second store of the
+    /// same content. Each check needs a capability.
+    public static var keyValueStoreConditions: Self {
+        Self("key-value store under conditions", ConformanceChecks.keyValueStoreConditions)
+    }
+}
+
+extension ConformanceChecks {
+    /// The promises of a transactional key-value store under conditions that the subject provides. Each check needs a
+    /// new, empty store.
+    public static let keyValueStoreConditions: [ConformanceCheck<KeyValueStoreUnderTest>] =
+        keyValuesAtLimits + keyValuesOnFullDevices + keyValuesOfTwoStores
+
+    private typealias Check = ConformanceCheck<KeyValueStoreUnderTest>
+
+    private static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
+        guard let condition else { throw ConformanceViolation("\(name) is nil") }
+        return condition
+    }
+
+    private static let keyValuesAtLimits: [Check] = [
+        Check("a raw value may have the maximum size, and no more", needs: [.valueSizeLimit]) { subject in
+            let limit = try condition(subject.maximumValueSizeInBytes, "maximumValueSizeInBytes")
+            let largest = [UInt8](repeating: 1, count: limit)
+            try subject.store.setRawValue(largest, named: "a")
+            try expect(try subject.store.rawValue(named: "a") == largest, "rawValue(named: a): expected \(limit) bytes")
+            try await expectRefused(subject, "setRawValue", key: "a") { store in
+                try store.setRawValue(largest + [1], named: "a")
+            }
+        },
+        Check("a value above the maximum size is refused by every call that stores one", needs: [.valueSizeLimit]) {
+            subject in
+            let limit = try condition(subject.maximumValueSizeInBytes, "maximumValueSizeInBytes")
+            let (key, large) = (KVKey<String>("a"), String(repeating: "x", count: limit + 1))
+            try subject.store.set(key, value: "old")
+            let calls: [(call: String, key: String, body: (any KVTransactionalStoring) throws -> Void)] = [
+                ("set", "a", { try $0.set(key, value: large) }),
+                ("set of an array", "b", { try $0.set(KVKey<[String]>("b"), value: [large]) }),
+                ("createIfAbsent", "b", { _ = try $0.createIfAbsent(KVKey<String>("b"), value: large) }),
+                (
+                    "compareAndSet", "a",
+                    { _ = try $0.compareAndSet(key, revision: try $0.entry(named: "a")?.revision, value: large) }
+                ),
+                ("update", "a", { _ = try $0.update(key, default: "") { $0 = large } }),
+            ]
+            for (call, name, body) in calls { try await expectRefused(subject, call, key: name, body) }
+        },
+        Check("a batch with a value above the maximum size changes nothing", needs: [.valueSizeLimit]) { subject in
+            let limit = try condition(subject.maximumValueSizeInBytes, "maximumValueSizeInBytes")
+            let large = String(repeating: "x", count: limit + 1)
+            try subject.store.set(KVKey<String>("a"), value: "old")
+            try await expectRefused(subject, "batch", key: "b") { store in
+                try store.batch { batch in
+                    try batch.set(KVKey<Int>("c"), value: 1)
+                    batch.remove(KVKey<String>("a"))
+                    try batch.set(KVKey<String>("b"), value: large)
+                }
+            }
+        },
+    ]
+
+    /// Expects that a call fails with `.valueTooLarge` and changes no entry.
+    private static func expectRefused(
+        _ subject: KeyValueStoreUnderTest, _ call: String, key: String,
+        _ body: (any KVTransactionalStoring) throws -> Void
+    ) async throws {
+        let store = subject.store
+        let before = try entries(of: store)
+        let error = try await expectError(KVStoreError.self, "\(call) with a value above the maximum size") {
+            try body(store)
+        }
+        try expectEqual(error.code, .valueTooLarge, "the code of \(error) by \(call)")
+        try expectEqual(error.key, key, "the key of \(error) by \(call)")
+        try expect(try entries(of: store) == before, "\(call) of a value that is too large has changed an entry")
+    }
+
+    private static func entries(of store: any KVTransactionalStoring) throws -> [String: KVEntry] {
+        var entries: [String: KVEntry] = [:]
+        for name in try store.keys() { entries[name] = try store.entry(named: name) }
+        return entries
+    }
+
+    private static let keyValuesOnFullDevices: [Check] = [
+        Check("a write that fails on a full device changes nothing, and says why", needs: [.limitedSpace]) { subject in
+            let store = subject.store
+            try store.set(KVKey<String>("a"), value: "old")
+            try condition(subject.fillDevice, "fillDevice")()
+            let large = [UInt8](repeating: 1, count: 2 << 20)
+            var refusal: (error: KVStoreError, name: String, before: [String: KVEntry])?
+            // The store may have reserved space before.
+            for number in 0..<16 where refusal == nil {
+                let before = try entries(of: store)
+                do {
+                    try store.setRawValue(large, named: "large \(number)")
+                } catch let error as KVStoreError {
+                    refusal = (error, "large \(number)", before)
+                }
+            }
+            guard let refusal else { throw ConformanceViolation("16 values of 2 MiB were stored on a full device") }
+            let error = refusal.error
+            try expect(error.isOutOfSpace, "setRawValue on a full device: expected no space, got \(error)")
+            try expectEqual(error.key, refusal.name, "the key of \(error)")
+            try expect(try entries(of: store) == refusal.before, "a write that was refused has changed an entry")
+            try expectEqual(try store.read(KVKey<String>("a")), "old", "read(a) after a write that was refused")
+        }
+    ]
+
+    private static let keyValuesOfTwoStores: [Check] = [
+        Check("a second store of the same content sees every change when the call returns", needs: [.secondStore]) {
+            subject in
+            let (store, other) = (subject.store, try condition(subject.other, "other"))
+            let (a, b) = (KVKey<Int>("a"), KVKey<String>("b"))
+            try expectEqual(try other.keys(), [], "keys() of the second store")
+            for value in 1...3 {
+                try store.set(a, value: value)
+                try expectEqual(other.get(a), value, "get(a) of the second store")
+                try expect(try other.entry(named: "a") == store.entry(named: "a"), "the stores have different entries")
+            }
+            try other.batch { batch in
+                batch.remove(a)
+                try batch.set(b, value: "of the second")
+            }
+            try expect(!store.contains(a), "contains(a) of the first store: expected false")
+            try expectEqual(store.get(b), "of the second", "get(b) of the first store")
+            try other.set(a, value: 4)
+            try store.remove(b)
+            try expectEqual(try other.keys(), ["a"], "keys() of the second store after remove(b)")
+            try other.removeAll()
+            try expectEqual(try store.keys(), [], "keys() of the first store after removeAll()")
+        },
+        Check("a change through one store invalidates the revisions that the other has read", needs: [.secondStore]) {
+            subject in
+            let (store, other) = (subject.store, try condition(subject.other, "other"))
+            let key = KVKey<Int>("a")
+            try store.set(key, value: 1)
+            let old = try other.entry(named: "a")?.revision
+            try store.set(key, value: 2)
+            try expect(
+                try !other.compareAndSet(key, revision: old, value: 3),
+                "compareAndSet(a) of the second store with the revision before a change of the first: expected false")
+            try expectEqual(store.get(key), 2, "get(a) of the first store")
+            try expect(
+                try !other.createIfAbsent(key, value: 3), "createIfAbsent(a) of the second store: expected false")
+            try expect(
+                try other.compareAndSet(key, revision: try store.entry(named: "a")?.revision, value: 3),
+                "compareAndSet(a) of the second store with the revision of the first: expected true")
+            try expectEqual(store.get(key), 3, "get(a) of the first store after compareAndSet of the second")
+        },
+        Check("no update through two stores is lost", needs: [.secondStore]) { subject in
+            let stores = [subject.store, try condition(subject.other, "other")]
+            let key = KVKey<Int>("a")
+            try subject.store.set(key, value: 0)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for store in stores {
+                    group.addTask { for _ in 0..<100 { try store.update(key, default: 0) { $0 += 1 } } }
+                }
+                try await group.waitForAll()
+            }
+            for store in stores { try expectEqual(store.get(key), 200, "the sum") }
+        },
+    ]
+}

@@ -1,0 +1,140 @@
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Synchronization
+import Testing
+
+@Suite("The checks of a key-value store under conditions")
+struct KeyValueConditionTests {
+    private static let checks = ConformanceChecks.keyValueStoreConditions
+
+    @Test("pass for a store without a defect", arguments: checks)
+    func sound(_ check: ConformanceCheck<KeyValueStoreUnderTest>) async throws {
+        try await check.run(on: BrokenKVStoreUnderTest.subject(nil))
+    }
+
+    @Test("each detect their defect, and no other check does", arguments: BrokenKVStoreUnderTest.Defect.allCases)
+    func defects(_ defect: BrokenKVStoreUnderTest.Defect) async {
+        let report = await ConformanceSuite.keyValueStoreConditions.run(on: "\(defect)") {
+            try BrokenKVStoreUnderTest.subject(defect)
+        }
+        #expect(report.violations.map(\.check) == [defect.rawValue], "\(report)")
+    }
+
+    @Test("have a defect each")
+    func completeness() {
+        let planted = BrokenKVStoreUnderTest.Defect.allCases.map(\.rawValue)
+        #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
+    }
+
+    @Test("pass for a store in memory, and name the condition that it does not offer")
+    func inMemory() async {
+        let report = await ConformanceSuite.keyValueStoreConditions.run(
+            on: "memory", having: [.valueSizeLimit, .secondStore]
+        ) {
+            let store = InMemoryKVStore(maximumValueSizeInBytes: 1000)
+            var subject = KeyValueStoreUnderTest(store)
+            subject.other = store
+            subject.maximumValueSizeInBytes = 1000
+            return subject
+        }
+        #expect(report.holds, "\(report)")
+        let missing = ConformanceReport.Outcome.notApplicable("needs a small device")
+        #expect(report.notApplicable.map(\.outcome) == [missing], "\(report)")
+    }
+
+    @Test("never pass for a subject that offers nothing")
+    func nothing() async {
+        let suite = ConformanceSuite.keyValueStoreConditions
+        let declared = await suite.run(on: "declared") { KeyValueStoreUnderTest(InMemoryKVStore()) }
+        #expect(declared.violations.count == suite.checks.count, "\(declared)")
+        let undeclared = await suite.run(on: "undeclared", having: []) { KeyValueStoreUnderTest(InMemoryKVStore()) }
+        #expect(undeclared.notApplicable.count == suite.checks.count, "\(undeclared)")
+        #expect(!undeclared.holds)
+    }
+}
+
+/// A key-value store with one defect that shows under a condition, to test that the corresponding check fails.
+final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
+    /// The description of the check that must fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case refusesTheLargest = "a raw value may have the maximum size, and no more"
+        case ignoresLargeTexts = "a value above the maximum size is refused by every call that stores one"
+        case storesPartsOfBatches = "a batch with a value above the maximum size changes nothing"
+        case hidesFullDevices = "a write that fails on a full device changes nothing, and says why"
+        case caches = "a second store of the same content sees every change when the call returns"
+        case ignoresAbsence = "a change through one store invalidates the revisions that the other has read"
+        case losesACommit = "no update through two stores is lost"
+    }
+
+    private struct Memory {
+        var values: [String: any Sendable] = [:]
+        var commitCount = 0
+    }
+
+    private static let limit = 3 << 20
+
+    let base: FileKVStore
+    private let defect: Defect?
+    private let memory = Mutex(Memory())
+
+    private init(_ defect: Defect?, _ fileSystem: InMemoryFileSystem) throws {
+        self.defect = defect
+        base = try FileKVStore(
+            at: "/store", fileSystem: fileSystem, options: FileKVStore.Options(maximumValueSizeInBytes: Self.limit))
+    }
+
+    /// A subject with every condition; its second store alone has the defects of two stores.
+    static func subject(_ defect: Defect?) throws -> KeyValueStoreUnderTest {
+        let device = InMemoryFileSystem()
+        let showsInSecond = defect == .caches || defect == .ignoresAbsence || defect == .losesACommit
+        var subject = KeyValueStoreUnderTest(try BrokenKVStoreUnderTest(showsInSecond ? nil : defect, device))
+        subject.other = try BrokenKVStoreUnderTest(showsInSecond ? defect : nil, device)
+        subject.maximumValueSizeInBytes = limit
+        subject.fillDevice = { try device.setQuota(.init(sizeInBytes: device.usage().sizeInBytes)) }
+        return subject
+    }
+
+    func get<T>(_ key: KVKey<T>) -> T? {
+        guard defect == .caches else { return base.get(key) }
+        if let value = memory.withLock({ $0.values[key.name] }) as? T { return value }
+        let value = base.get(key)
+        if let value { memory.withLock { $0.values[key.name] = value } }
+        return value
+    }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws {
+        if defect == .ignoresLargeTexts, let text = value as? String, text.utf8.count > Self.limit { return }
+        try base.set(key, value: value)
+    }
+
+    func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        if defect == .refusesTheLargest, bytes.count == Self.limit {
+            throw KVStoreError(.valueTooLarge, .set, key: name)
+        }
+        do {
+            try base.setRawValue(bytes, named: name)
+        } catch let error as KVStoreError where error.isOutOfSpace && defect == .hidesFullDevices {
+            throw KVStoreError(error.code, .set, key: name)
+        }
+    }
+
+    func commit(_ batch: KVBatch) throws {
+        var made = KVBatch()
+        for change in batch.changes {
+            made.append(change)
+            guard defect == .storesPartsOfBatches, batch.changes.count > 1 else { continue }
+            try base.commit(made)
+            made = KVBatch()
+        }
+        for requirement in batch.requirements where defect != .ignoresAbsence || requirement.revision != nil {
+            made.require(requirement.name, revision: requirement.revision)
+        }
+        let count = memory.withLock { memory in
+            memory.commitCount += 1
+            return memory.commitCount
+        }
+        if defect == .losesACommit, count == 50 { return }
+        try base.commit(made)
+    }
+}
