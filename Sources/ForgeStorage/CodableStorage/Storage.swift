@@ -52,14 +52,14 @@ public protocol WritableStorage: Sendable {
     /// Removes the value for `key`; succeeds if there is none.
     ///
     /// - Throws: ``StorageError/cantRemove(_:)``, which says whether the value is kept. The default implementation
-    ///   always throws it, with ``RemovalNotSupported``.
+    ///   always throws ``StorageError/removalNotSupported``.
     func removeValue(for key: String) throws
 }
 
 extension WritableStorage {
-    /// Throws ``StorageError/cantRemove(_:)``: the default for a type that cannot remove values.
+    /// Throws ``StorageError/removalNotSupported``: the default for a type that cannot remove values.
     public func removeValue(for key: String) throws {
-        throw StorageError.cantRemove(RemovalNotSupported())
+        throw StorageError.removalNotSupported
     }
 
     /// Stores `value` for `key` without blocking a thread of the cooperative pool.
@@ -72,14 +72,6 @@ extension WritableStorage {
             save(value: value, for: key) { continuation.resume(with: $0) }
         }
     }
-}
-
-/// The underlying error of ``StorageError/cantRemove(_:)`` from a storage that cannot remove values.
-public struct RemovalNotSupported: Error, Hashable, CustomStringConvertible {
-    public var description: String { "this storage cannot remove values" }
-
-    /// Creates the error.
-    public init() {}
 }
 
 /// A handler of the result of a background operation, called on the storage's queue.
@@ -103,6 +95,9 @@ public enum StorageError: Error {
     /// The value was not removed. Exception: if the underlying error is a `FileSystemError` with `isEffectVisible`, it
     /// was removed, but a power cut may undo that.
     case cantRemove(any Error)
+
+    /// The storage cannot remove values: its type has no removal of its own.
+    case removalNotSupported
 }
 
 extension StorageError: CustomStringConvertible {
@@ -112,6 +107,7 @@ extension StorageError: CustomStringConvertible {
         case .cantRead(let error): "cannot read: \(error)"
         case .cantWrite(let error): "cannot write: \(error)"
         case .cantRemove(let error): "cannot remove: \(error)"
+        case .removalNotSupported: "this storage cannot remove values"
         }
     }
 }

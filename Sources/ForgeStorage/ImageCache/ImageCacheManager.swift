@@ -120,6 +120,8 @@ public final class ImageCacheManager: Sendable {
         let image: CachedImage
         do {
             image = try ImageFile.image(in: content)
+        } catch ImageFileDamage.newerVersion(let version) {
+            throw ImageCacheError.newerVersion(id: id, version: version)
         } catch {
             throw ImageCacheError.undecodable(id: id, underlying: error)
         }
@@ -229,9 +231,12 @@ public struct CachedImage: Codable, Hashable, Sendable {
 
 /// A problem with a file of an ``ImageCacheManager`` that should contain the requested image.
 public enum ImageCacheError: Error {
-    /// The image's file exists but contains no image; the underlying error is an ``ImageFileDamage`` if it is damaged
-    /// or belongs to another program, and a `CodingFailure` if it is intact but not an image.
+    /// The image's file exists but contains no image: it is damaged, belongs to another program, or is intact but not
+    /// an image. The underlying error's description tells which.
     case undecodable(id: String, underlying: any Error)
+
+    /// The image's file was written by a later version of this package, in this version of the format.
+    case newerVersion(id: String, version: UInt32)
 
     /// The image's file contains another image: files of the cache were renamed or swapped.
     case mismatch(id: String, storedID: String)
@@ -251,6 +256,8 @@ extension ImageCacheError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .undecodable(let id, let underlying): "the cached image \(id.debugDescription) is damaged: \(underlying)"
+        case .newerVersion(let id, let version):
+            "the cached image \(id.debugDescription) has version \(version) of the format, newer than this package"
         case .mismatch(let id, let storedID):
             "the file of the cached image \(id.debugDescription) holds \(storedID.debugDescription)"
         case .foreign(let id): "the name of the cached image \(id.debugDescription) belongs to something else"
@@ -261,7 +268,7 @@ extension ImageCacheError: CustomStringConvertible {
 }
 
 /// A problem with a file that should contain a cached image.
-public enum ImageFileDamage: Error, Hashable, Sendable {
+package enum ImageFileDamage: Error, Hashable, Sendable {
     /// The file does not begin like one of an image cache: it is truncated, or another program's.
     case foreign
 
@@ -273,7 +280,7 @@ public enum ImageFileDamage: Error, Hashable, Sendable {
 }
 
 extension ImageFileDamage: CustomStringConvertible {
-    public var description: String {
+    package var description: String {
         switch self {
         case .foreign: "not a file of an image cache"
         case .newerVersion(let version): "version \(version) of the format, which is newer than this package"

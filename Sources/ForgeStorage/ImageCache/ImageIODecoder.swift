@@ -17,7 +17,7 @@ public struct SystemImage: @unchecked Sendable {
 /// Decodes images with the system's codecs, with all frames of an animation and all pages of a document.
 public struct ImageIODecoder: ImageDecoding {
     /// A problem with the bytes of an image.
-    public enum Failure: Error, Hashable, Sendable {
+    private enum Failure: Error {
         /// The bytes are not an image that the system knows, or its header is incomplete.
         case header
         /// The pixels could not be decoded.

@@ -236,7 +236,7 @@ struct DiskStorageHostileKeyTests {
 extension StorageError {
     fileprivate var cause: (any Error)? {
         switch self {
-        case .notFound: nil
+        case .notFound, .removalNotSupported: nil
         case .cantRead(let error), .cantWrite(let error), .cantRemove(let error): error
         }
     }

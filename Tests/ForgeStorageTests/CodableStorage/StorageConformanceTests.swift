@@ -154,7 +154,7 @@ final class BrokenStorage: Storage {
         case .buriesKeys:
             if !buried.withLock({ $0.contains(key) }) { try inner.save(value: value, for: key) }
         case .isShallow:
-            guard key.split(separator: "/").count < 5 else { throw StorageError.cantWrite(RemovalNotSupported()) }
+            guard key.split(separator: "/").count < 5 else { throw StorageError.cantWrite(CancellationError()) }
             try inner.save(value: value, for: key)
         default:
             try inner.save(value: value, for: adjusted(key))
