@@ -127,6 +127,26 @@ import Testing
         #expect(try stores.keyValueStore().read(KVKey<String>("key")) == "new")
     }
 
+    @Test("shows an edit with the answer to it, and as the page's own")
+    func ownEdits() async throws {
+        try await serving(writable) { page in
+            _ = try await page.get("/api/keys?store=settings")
+            var revision = "1"
+            for number in 1...10 {
+                let edit =
+                    #"{"store":"settings","edits":[{"key":"key","revision":\#(revision),"json":"\"new \#(number)\""}]}"#
+                let answer = try await page.post("/api/edits", edit)
+                #expect(answer.status == 200, "\(answer.body)")
+                let value = try await page.get("/api/value?store=settings&key=key").body
+                #expect(value.contains("new \(number)"))
+                let rest = try #require(value.components(separatedBy: "\"revision\":").last)
+                revision = String(rest.prefix { $0.isNumber })
+            }
+            let changes = try await page.get("/api/changes?after=0").body.components(separatedBy: "\"isOwn\":")
+            #expect(changes.filter { $0.hasPrefix("true") }.count == 10, "\(changes)")
+        }
+    }
+
     @Test("tells a space from a plus sign in a key, as forms encode them")
     func spaces() async throws {
         let store = try stores.keyValueStore()

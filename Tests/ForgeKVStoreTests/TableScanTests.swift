@@ -80,6 +80,41 @@ struct TableScanTests {
         }
     }
 
+    @Test("comes in slices, each name once and in the order of the bytes", arguments: [1, 7, 100, 1_500, 5_000])
+    func slices(limit: Int) throws {
+        let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(options: .init(seed: 1)))
+        let count = limit == 1 ? 30 : 2_000
+        try store.batch { batch in
+            for number in 0..<count { try batch.set(KVKey<Int>("\(number % 7)/\(number)"), value: number) }
+            for name in ["e\u{301}", "\u{e9}", "", "\u{600}", "\u{10ffff}"] {
+                try batch.set(KVKey<Int>(name), value: 0)
+            }
+        }
+        var listed: [String] = []
+        repeat {
+            let names = try store.names(after: listed.last, limit: limit)
+            #expect(names.count == min(limit, count + 5 - listed.count))
+            listed += names
+        } while listed.count < count + 5
+        #expect(try store.names(after: listed.last, limit: limit).isEmpty)
+        let expected = try store.keys().map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
+        #expect(listed.map { Array($0.utf8) } == expected)
+    }
+
+    @Test("of a slice is that of the moment when it began", arguments: 0..<6, 1...4)
+    func sliceBesideWriter(change: Int, piece: Int) {
+        var table = TableWriter(ValueTable())
+        for number in 0..<3_000 { table.store(Self.cell(number, revision: number + 1), Self.name(number)) }
+        let all = (0..<3_000).map { Self.name($0).string }.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+        var pieces = 0
+        let scan = TableScan.collect(withValues: false, slice: NameSlice(after: all[99], limit: 200)) { look in
+            pieces += 1
+            if pieces == piece + 1 { Self.changes[change].1(&table) }
+            return look(&table)
+        }
+        #expect(scan.sortedNames == Array(all[100..<300]))
+    }
+
     @Test("is one state between two batches, in each kind of store", arguments: 0..<3)
     func betweenBatches(_ kind: Int) throws {
         let store: any KVTransactionalStoring

@@ -237,6 +237,10 @@ struct Ancestry {
         self.line = line
     }
 
+    /// The directory, or the nearest one on its path that exists. A walk that finds it below another directory finds the
+    /// place through a bind mount, which no path shows.
+    var nearest: DirectoryIdentity? { line.first }
+
     /// Whether another directory is this one or below it.
     func contains(_ other: Ancestry) -> Bool { directory.map(other.line.contains) ?? false }
 

@@ -15,6 +15,8 @@ struct FileTransfer {
     private let source: ConfinedDirectory
     private let target: FileTarget
     private let sourceIdentity: DirectoryIdentity?
+    /// The destination, or the directory in which it will be: not to be found below the source.
+    private let targetIdentity: DirectoryIdentity?
 
     init(_ arguments: TransferArguments, _ log: TransferLog) throws {
         self.arguments = arguments
@@ -22,6 +24,7 @@ struct FileTransfer {
         source = try ConfinedDirectory(POSIXPath(arguments.source.url))
         sourceIdentity = Ancestry.identity(of: source.path)
         target = try FileTarget(arguments.destination)
+        targetIdentity = Ancestry(of: target.root).nearest
     }
 
     func run() async throws {
@@ -60,7 +63,7 @@ struct FileTransfer {
 
     private var isStore: Bool { arguments.source.scheme == .files }
 
-    private func walk() -> StoreWalk { StoreWalk(source, except: Ancestry.identity(of: target.root)) }
+    private func walk() -> StoreWalk { StoreWalk(source, except: targetIdentity) }
 
     /// The next regular file of the source; the others are recorded.
     private func nextFile(_ walk: inout StoreWalk) throws -> POSIXPath? {

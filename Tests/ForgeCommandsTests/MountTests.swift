@@ -1,0 +1,106 @@
+#if os(Linux)
+import ForgeStorage
+import Foundation
+import Glibc
+import SystemPackage
+import Testing
+
+/// A mounted directory of one test, which only root may make; unmounted with the last reference.
+private final class Mount: Sendable {
+    enum Kind: String, CaseIterable {
+        /// Another directory, mounted a second time.
+        case bound
+        /// A device of 1 MiB in memory.
+        case small
+    }
+
+    private static let bind: UInt = 4096
+    private static let detach: CInt = 2
+
+    let path: String
+
+    /// Mounts at an existing directory.
+    init(_ kind: Kind, _ source: String = "tmpfs", at path: String) throws {
+        let result =
+            switch kind {
+            case .bound: mount(source, path, nil, Self.bind, nil)
+            case .small: mount(source, path, "tmpfs", 0, "size=1m,mode=755")
+            }
+        guard result == 0 else { throw Errno(rawValue: errno) }
+        self.path = path
+    }
+
+    deinit { _ = umount2(path, Self.detach) }
+
+    /// Whether this process may mount; prints the reason if not.
+    static let isPermitted: Bool = {
+        do {
+            let scratch = try Scratch()
+            for kind in Kind.allCases { _ = try Mount(kind, scratch.url.path, at: scratch.url.path) }
+            return true
+        } catch {
+            print("NOT RUN: the tests of the command on mounted directories: \(error)")
+            return false
+        }
+    }()
+}
+
+@Suite("the command on mounted directories", .enabled(if: Mount.isPermitted))
+struct MountTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+        for name in ["data/sub", "mounted"] {
+            try FileManager.default.createDirectory(
+                at: scratch.url.appendingPathComponent(name), withIntermediateDirectories: true)
+        }
+    }
+
+    private func plant(_ path: String, _ content: Data) throws {
+        try content.write(to: scratch.url.appendingPathComponent(path))
+    }
+
+    @Test(
+        "a backup or a copy into its own source through a bind mount is refused, and leaves nothing there",
+        arguments: [
+            ("data/sub", "data", "mounted/b"), ("data", "mounted", "data/sub/b"), ("data", "data", "mounted/b"),
+        ])
+    func intoItself(bound: String, source: String, destination: String) throws {
+        try plant("data/sub/file", Data("x".utf8))
+        let mount = try Mount(.bound, scratch.path(bound), at: scratch.path("mounted"))
+        defer { withExtendedLifetime(mount) {} }
+        let (from, to) = (scratch.path(source), scratch.path(destination))
+        for words in [["backup", from, to], ["copy", "tree:\(from)", "tree:\(to)"]] {
+            let run = try CommandRun(words)
+            #expect(run.status == 64, "\(words): \(run.status) \(run.output) \(run.errors)")
+            #expect(
+                try FileManager.default.subpathsOfDirectory(atPath: scratch.path("data")).sorted()
+                    == ["sub", "sub/file"], "\(words)")
+        }
+    }
+
+    @Test("keys are removed from a store on a full device, which no process had open", arguments: [true, false])
+    func fullDevice(hasReserve: Bool) throws {
+        let mount = try Mount(.small, at: scratch.path("mounted"))
+        defer { withExtendedLifetime(mount) {} }
+        let url = scratch.url.appendingPathComponent("mounted/store")
+        do {
+            let store = try FileKVStore(at: url)
+            for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+            try store.synchronize()
+            try store.close()
+        }
+        if !hasReserve { try FileManager.default.removeItem(at: url.appendingPathComponent("#reserve")) }
+        let filler = open(scratch.path("mounted/filler"), O_CREAT | O_WRONLY, 0o600)
+        let block = [UInt8](repeating: 1, count: 4096)
+        while write(filler, block, block.count) > 0 {}
+        close(filler)
+        for number in 0..<5 {
+            let run = try CommandRun(["kv", "rm", url.path, "key.\(number)"])
+            #expect(run.status == 0, "\(run.errors)")
+        }
+        #expect(try FileKVStore(at: url, options: .init(access: .readOnly)).keys().count == 5)
+    }
+}
+#endif
