@@ -171,8 +171,8 @@ public struct KVEntry: Hashable, Sendable {
     /// The encoded value in its envelope, as written by `ForgeCoding`.
     public var bytes: [UInt8]
 
-    /// The number of the write that stored it, which increases with every write to the store. A store on disk continues
-    /// counting when reopened.
+    /// The number of the write that stored it, which increases with every write to the store; each change of a batch
+    /// counts as one. A store on disk continues counting when reopened.
     public var revision: UInt64
 
     /// Creates an entry.

@@ -89,6 +89,15 @@ extension ConformanceChecks {
             try expect(!(await store.exists("foo/bar")), "nothing should exist below a file")
             try expectEqual(try await store.load("foo"), Data("a".utf8), "content")
         },
+        FileStoreCheck("a file has nothing below it, however deep") { store in
+            try await store.save(Data("a".utf8), to: "foo")
+            for key in ["foo/a/b", "foo/a/b/c"] {
+                try await expectCode(.notDirectory, "save(to: \(key)) below the file foo") {
+                    try await store.save(Data("b".utf8), to: key)
+                }
+            }
+            try expectEqual(try await store.load("foo"), Data("a".utf8), "load(foo)")
+        },
         FileStoreCheck("keys that differ in one byte are different files") { store in
             try await store.save(Data("1".utf8), to: "a1")
             try await store.save(Data("2".utf8), to: "a2")

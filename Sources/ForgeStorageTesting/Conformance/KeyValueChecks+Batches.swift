@@ -198,7 +198,9 @@ extension ConformanceChecks {
             let before = try revision(of: "z", in: store)
             try store.batch { batch in for name in ["c", "a", "b"] { try batch.set(KVKey<Int>(name), value: 1) } }
             let found = try [before] + ["c", "a", "b"].map { try revision(of: $0, in: store) }
-            try expect(zip(found, found.dropFirst()).allSatisfy(<), "revisions \(found)")
+            try expect(
+                zip(found, found.dropFirst()).allSatisfy(<),
+                "revisions \(found): expected each to be greater than the one before")
         },
         ConformanceCheck("a batch without changes does nothing") { store in
             try store.set(KVKey<Int>("a"), value: 1)
@@ -268,6 +270,20 @@ extension ConformanceChecks {
                 batch.remove(KVKey<Int>("b"))
             }
             try expectEqual(Set(try store.keys()), ["a2", "a/b", "A"], "keys() after removing a and b in a batch")
+        },
+        ConformanceCheck("of two requirements of one name both count") { store in
+            try store.set(KVKey<Int>("a"), value: 1)
+            let present = try revision(of: "a", in: store)
+            for revisions in [[present, present + 1], [present + 1, present]] {
+                let error = try await expectError(KVStoreError.self, "commit that requires \(revisions) of a") {
+                    try store.batch { batch in
+                        for revision in revisions { batch.require("a", revision: revision) }
+                        try batch.set(KVKey<Int>("b"), value: 1)
+                    }
+                }
+                try expectEqual(error.code, .conflict, "the code of commit that requires \(revisions) of a")
+                try expect(!store.contains(KVKey<Int>("b")), "commit that requires \(revisions) of a has stored b")
+            }
         },
         ConformanceCheck("requirements are checked even without changes") { store in
             try store.batch { $0.require("a", revision: nil) }

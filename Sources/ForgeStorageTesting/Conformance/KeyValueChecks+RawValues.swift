@@ -217,7 +217,10 @@ extension ConformanceChecks {
             try store.set(KVKey<Int?>("nil"), value: nil)
             let names = try store.keys().map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
             let expected = (hostileNames + ["nil"]).map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
-            try expect(names == expected, "keys lists \(names.count) names in place of \(expected.count)")
+            let missing = Set(expected).subtracting(names).map { String(decoding: $0.prefix(80), as: UTF8.self) }
+            try expect(
+                names == expected,
+                "keys(): expected \(expected.count) names, got \(names.count), without \(missing.sorted())")
         },
         ConformanceCheck("keys(prefix:) compares bytes") { store in
             let names = ["", "a", "A", "a.b", "a.b.c", "b", "e\u{301}", "\u{E9}", "e"]
@@ -275,6 +278,12 @@ extension ConformanceChecks {
             try expectEqual(try store.rawValue(named: "a"), bytes, "raw value")
             try store.set(KVKey<Int>("a"), value: 1)
             try expectEqual(store.get(KVKey<Int>("a")), 1, "get after set")
+        },
+        ConformanceCheck("an empty raw value is present") { store in
+            try store.setRawValue([], named: "a")
+            try expectEqual(try store.rawValue(named: "a"), [], "rawValue(named: a) after setRawValue([], named: a)")
+            try expect(store.contains(KVKey<Int>("a")), "contains(a) after setRawValue([], named: a): expected true")
+            try expectEqual(try store.keys(), ["a"], "keys() after setRawValue([], named: a)")
         },
         ConformanceCheck("setting a raw value replaces a value that was read before") { store in
             let key = KVKey<Int>("a")

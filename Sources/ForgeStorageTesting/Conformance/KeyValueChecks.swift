@@ -248,6 +248,9 @@ struct CheckProfile: Codable, Sendable, Equatable {
 struct CheckNothing: Codable, Sendable, Equatable {}
 
 struct CheckUnencodable: Codable, Sendable {
+    /// What no error may show.
+    var text = "secret"
+
     init() {}
     init(from decoder: any Decoder) throws {}
 

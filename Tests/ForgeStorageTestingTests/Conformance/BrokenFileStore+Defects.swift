@@ -14,6 +14,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case buriesKeys = "a file that was deleted can be created again without overwriting"
     case replacesDirectories = "a directory is not replaced by a file"
     case replacesFiles = "a file has nothing below it"
+    case checksParentOnly = "a file has nothing below it, however deep"
     case ignoresDigits = "keys that differ in one byte are different files"
     case namesNothing = "an error names the operation and the key and is one line"
     case emptyForMissing = "a file that was never saved is not found"

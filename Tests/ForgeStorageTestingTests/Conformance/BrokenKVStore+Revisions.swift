@@ -43,7 +43,11 @@ extension BrokenKVStore {
         }
         var made = KVBatch()
         for change in changes { made.append(change) }
-        for requirement in batch.requirements where !isIgnored(requirement) {
+        var requirements = batch.requirements
+        if defect == .checksTheLastOfAName {
+            requirements.removeAll { first in batch.requirements.last { $0.name == first.name } != first }
+        }
+        for requirement in requirements where !isIgnored(requirement) {
             made.require(requirement.name, revision: try adjusted(requirement))
             if defect == .checksOneRequirement { break }
         }

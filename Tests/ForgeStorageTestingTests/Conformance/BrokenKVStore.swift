@@ -50,6 +50,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case reversesRawValues = "a raw value decodes to the value that was set"
         case refusesCopies = "a raw value can be stored under another name"
         case dropsNonsense = "a raw value that is not a valid encoding is undecodable and is kept"
+        case emptyIsAbsent = "an empty raw value is present"
         case cachesForEver = "setting a raw value replaces a value that was read before"
         case keepsNamed = "removeValue removes a key by its name"
         case rawTakesAnyName = "raw values refuse a name that is too long"
@@ -61,6 +62,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case acceptsNewerRevisions = "compareAndSet refuses every revision but the present one"
         case rollsRevisionsBack =
             "no revision from before a removal matches again, whichever call has removed the value"
+        case checksTheLastOfAName = "of two requirements of one name both count"
         case checksOneRequirement = "every requirement of a batch counts, whichever of them does not hold"
         case removesBelowInBatches = "a removal in a batch removes one name, and what the batch has set before"
         case showsRemovedInSnapshots = "a snapshot omits removed names"
@@ -168,7 +170,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         } catch let error as KVStoreError where error.code == .unencodable {
             if defect == .swallowsUnencodable { return }
             guard defect == .leaks else { throw error }
-            throw KVStoreError(.unencodable, .set, key: key.name, store: "secret")
+            throw KVStoreError(.unencodable, .set, key: key.name, detail: "cannot encode \(value)")
         }
         memory.withLock { memory in
             memory.names.insert(key.name)
@@ -266,6 +268,7 @@ final class BrokenKVStore: KVTransactionalStoring {
 
     func rawValue(named name: String) throws -> [UInt8]? {
         let bytes = try base.rawValue(named: mapped(name))
+        if defect == .emptyIsAbsent, bytes?.isEmpty == true { return nil }
         return defect == .reversesRawValues ? bytes?.reversed() : bytes
     }
 
