@@ -140,7 +140,7 @@ package struct PollingSignal: FileSignal {
 final class QueuedObservation: FileSignalObservation {
     private let queue = DispatchQueue(label: "ForgeFileSystem.signal")
     private let state: Mutex<State>
-    private let onEnd: @Sendable () -> Void
+    private let onEnd: @Sendable (ObjectIdentifier) -> Void
 
     private struct State {
         var body: (@Sendable () -> Duration?)?
@@ -153,12 +153,13 @@ final class QueuedObservation: FileSignalObservation {
     /// - Parameters:
     ///   - body: Is called after each signal.
     ///   - onEnd: Is called when the observation is released.
-    init(_ body: @escaping @Sendable () -> Duration?, onEnd: @escaping @Sendable () -> Void = {}) {
+    init(_ body: @escaping @Sendable () -> Duration?, onEnd: @escaping @Sendable (ObjectIdentifier) -> Void = { _ in })
+    {
         state = Mutex(State(body: body))
         self.onEnd = onEnd
     }
 
-    deinit { onEnd() }
+    deinit { onEnd(ObjectIdentifier(self)) }
 
     func signal() {
         let isFirst = state.withLock { state in

@@ -14,6 +14,9 @@ extension InMemoryFileSystem {
     struct SignalObserver: Sendable {
         var process: Int
         var inode: UInt64
+        /// Of the observation. A reference that was loaded under the lock of the tree could be the last one, and its end
+        /// acquires that lock.
+        var id: ObjectIdentifier
         weak var observation: QueuedObservation?
     }
 }
@@ -34,10 +37,11 @@ private struct InMemorySignal: FileSignal {
     }
 
     func observe(_ body: @escaping @Sendable () -> Duration?) -> any FileSignalObservation {
-        let observation = QueuedObservation(body) { [tree] in
-            tree.state.withLock { $0.signalObservers.removeAll { $0.observation == nil } }
+        let observation = QueuedObservation(body) { [tree] id in
+            tree.state.withLock { $0.signalObservers.removeAll { $0.id == id } }
         }
-        let observer = InMemoryFileSystem.SignalObserver(process: process, inode: inode, observation: observation)
+        let observer = InMemoryFileSystem.SignalObserver(
+            process: process, inode: inode, id: ObjectIdentifier(observation), observation: observation)
         tree.state.withLock { $0.signalObservers.append(observer) }
         observation.signal()
         return observation
