@@ -258,6 +258,13 @@ public protocol POSIXFileSystem: FileSystemProtocol {
         onCancel: @escaping @Sendable () -> Void
     ) throws(FileSystemError) -> any DirectoryWatching
 
+    /// The signal by which processes that have a file open wake each other; by default nil, for none.
+    ///
+    /// On the operating system's file system it is nil too: there a word of a mapping is the signal.
+    ///
+    /// - Parameter descriptor: An open file. All signals of one file are the same, whichever process makes them.
+    func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)?
+
     /// Whether ``FileMapping/writeBack()`` or the next ``synchronize(_:_:)`` fails if bytes stored into a mapping could
     /// not be written to the device; true by default. If it is false, write what must survive a power cut.
     var reportsErrorsOfMappings: Bool { get }
@@ -316,6 +323,8 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> any DirectoryWatching {
         throw FileSystemError(.watch, .notSupported)
     }
+
+    public func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? { nil }
 
     public func startWritingBack(_ descriptor: Descriptor) {}
 

@@ -25,10 +25,12 @@ import Darwin
             options.sharing = isShared ? .shared : .exclusive
             var store: FileKVStore? = try FileKVStore(at: URL(filePath: path), options: options)
             try store?.set(key, value: 1)
+            var subscription = store?.subscribe(to: .prefix(""))
             let fork = unsafeBitCast(
                 try #require(dlsym(nil, "fork")), to: (@convention(c) () -> Int32).self)
             let child = fork()
             if child == 0 {
+                subscription = nil
                 let changes: [(FileKVStore?) throws -> Void] = [
                     { try $0?.set(key, value: 99) }, { try $0?.remove(key) }, { try $0?.removeAll() },
                     { try $0?.compact() }, { try $0?.synchronize() },
@@ -47,6 +49,13 @@ import Darwin
             _ = waitpid(child, &status, 0)
             try store?.set(KVKey<Int>("b"), value: 1)
             try store?.synchronize()
+            if isShared {
+                // The parent still observes the store.
+                let page = try SystemFileSystem().readFile(POSIXPath(path + "/#shared"))
+                let marks = page[SharedPageContent.observersOffset...].prefix(SharedPageContent.observersSize)
+                guard marks.contains(where: { $0 != 0 }) else { exit(101) }
+            }
+            withExtendedLifetime(subscription) {}
             store = nil
             let again = try FileKVStore(at: URL(filePath: path))
             guard again.get(key) == 500, again.get(KVKey<Int>("b")) == 1 else { exit(100) }

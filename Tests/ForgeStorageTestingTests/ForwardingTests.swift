@@ -78,6 +78,7 @@ struct ForwardingTests {
         }
         note(try watch.watch(directory, includesWrites: true))
         watch.cancel()
+        note(try fileSystem.makeSignal(of: file) != nil)
         try fileSystem.unlink("pipe", at: directory)
         try fileSystem.createDirectory("e", at: directory, permissions: .privateDirectory)
         try fileSystem.removeDirectory("e", at: directory)

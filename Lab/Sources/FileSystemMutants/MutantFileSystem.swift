@@ -125,6 +125,10 @@ extension MutantFileSystem {
         try base.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
     }
 
+    package func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? {
+        try base.makeSignal(of: descriptor)
+    }
+
     package func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         guard let lock = mutation.lock else { return try base.lock(descriptor, mode, waiting: waiting) }
         try lock(self, descriptor, mode, waiting)

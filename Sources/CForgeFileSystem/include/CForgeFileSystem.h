@@ -52,6 +52,21 @@ int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, s
 /// Removes the mapping.
 void forge_unmap(struct forge_mapping *mapping, size_t count);
 
+/// The value of a word by which processes signal, for `forge_wait_for_signal`.
+static inline uint32_t forge_load_signal(const void *word) {
+    return __atomic_load_n((const uint32_t *)word, __ATOMIC_SEQ_CST);
+}
+
+/// Waits until another thread of any process calls `forge_signal` for the word, unless it has another value than `value`
+/// already: 0, also after `nanoseconds` (less than 0: no limit) and now and then for no reason; -1 and errno if the system
+/// cannot wait for this word.
+///
+/// The word lies in a shared mapping of a file, at a multiple of four bytes.
+int forge_wait_for_signal(const void *word, uint32_t value, int64_t nanoseconds);
+
+/// Changes the word and wakes all threads that wait for it.
+void forge_signal(void *word);
+
 /// Starts a thread that calls `body` with `context` and ends with it (pthread_create(3)): 0, or -1 if there is no thread.
 ///
 /// The thread handles only signals that it raises itself.

@@ -79,6 +79,30 @@ static inline void forge_store_word(void *_Nonnull address, uint64_t word) {
     __c11_atomic_store((_Atomic(uint64_t) *)address, word, __ATOMIC_RELEASE);
 }
 
+/// Sets or clears a bit in words of eight bytes that other processes may be changing.
+static inline void forge_set_bit(void *_Nonnull words, size_t index, int is_set) {
+    _Atomic(uint64_t) *word = (_Atomic(uint64_t) *)words + index / 64;
+    uint64_t bit = (uint64_t)1 << index % 64;
+    if (is_set) {
+        __c11_atomic_fetch_or(word, bit, __ATOMIC_SEQ_CST);
+    } else {
+        __c11_atomic_fetch_and(word, ~bit, __ATOMIC_SEQ_CST);
+    }
+    // A load that follows sees what a process stored that did not see the bit.
+    __c11_atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/// Whether another bit than that of `index` is set, as seen after all earlier stores of the caller have become visible.
+static inline int forge_has_other_bit(const void *_Nonnull words, size_t count, size_t index) {
+    __c11_atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word = __c11_atomic_load((const _Atomic(uint64_t) *)words + i, __ATOMIC_RELAXED);
+        if (i == index / 64) word &= ~((uint64_t)1 << index % 64);
+        if (word != 0) return 1;
+    }
+    return 0;
+}
+
 /// How many times this process is a child of `fork(2)` without another program having been executed since, as far as the C
 /// library was used; what it counts is counted from the first call of `forge_start_counting_forks` on.
 extern _Atomic(uint32_t) forge_fork_count;

@@ -277,6 +277,10 @@ extension DeviceFileSystem {
         return watch
     }
 
+    public func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? {
+        try live(.watch).makeSignal(of: descriptor)
+    }
+
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         do throws(FileSystemError) {
             try live(.lock).lock(descriptor, mode, waiting: waiting)

@@ -167,6 +167,7 @@ extension InMemoryFileSystem.State {
     private mutating func endCalls(of process: Int) {
         closeAll(of: process)
         watches.removeAll { $0.process == process }
+        signalObservers.removeAll { $0.process == process }
         // A call of the process that waits for a lock finds its descriptor closed.
         for waiter in lockWaiters { waiter.signal() }
         lockWaiters = []

@@ -32,6 +32,8 @@ extension InMemoryFileSystem {
         var readError: (any Error)?
         /// The watches of directories, of all processes.
         var watches: [InMemoryWatch] = []
+        /// The observers of signals, of all processes.
+        var signalObservers: [SignalObserver] = []
         /// The effects recorded so far; nil while nothing is recorded.
         var recording: EffectRecording?
         /// The underlying error of an `EIO`.

@@ -86,17 +86,37 @@ public final class ChangeHub: Sendable {
         }
     }
 
-    /// Adds that any name may have changed: subscriptions to a prefix deliver ``Delivery/resync``, and those to a name
-    /// what `current` returns for it; nil if it is absent. `current` is called with the lock of the hub held.
-    public func appendAll(_ current: (_ name: [UInt8]) -> (bytes: [UInt8], revision: UInt64)?) {
+    /// Adds that every name may have changed: subscriptions to a prefix deliver ``Delivery/resync``, and those to a name
+    /// that it is absent.
+    public func appendAll() {
         guard hasSubscribers else { return }
         state.withLock { state in
             for (name, ids) in state.ofName {
-                let content = current(name)
-                let change = Change(name, bytes: content?.bytes, revision: content?.revision ?? 0)
-                for id in ids { state.add(change, to: id) }
+                for id in ids { state.add(Change(name, bytes: nil), to: id) }
             }
             for id in state.ofPrefix.keys { state.resync(id) }
+        }
+    }
+
+    /// Adds that any name may have changed: subscriptions to a prefix deliver ``Delivery/resync``, and those to a name
+    /// what `current` returns for it; nil if it is absent.
+    ///
+    /// `current` is called once for each name, with no lock held. A change of a name that is appended after the call of
+    /// this method has begun is newer than what `current` returns, and takes its place.
+    public func appendAll(_ current: (_ name: [UInt8]) -> (bytes: [UInt8], revision: UInt64)?) {
+        guard hasSubscribers else { return }
+        let names = state.withLock { state in
+            for id in state.ofPrefix.keys { state.resync(id) }
+            return state.ofName.mapValues { ids in ids.map { ($0, state.subscribers[$0]?.appended ?? 0) } }
+        }
+        for (name, subscribers) in names {
+            let content = current(name)
+            let change = Change(name, bytes: content?.bytes, revision: content?.revision ?? 0)
+            state.withLock { state in
+                for (id, count) in subscribers where state.subscribers[id]?.appended == count {
+                    state.add(change, to: id)
+                }
+            }
         }
     }
 

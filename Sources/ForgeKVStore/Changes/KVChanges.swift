@@ -322,16 +322,16 @@ extension KVChanges {
                     guard let set = try await iterator.nextSet() else { return }
                     for change in set.changes { receive(change, isFirst) }
                 } catch {
-                    hub.appendAll { _ in nil }
+                    hub.appendAll()
                 }
                 hub.wake()
             }
         }
 
         private func receive(_ change: KVChange, _ isFirst: Bool) {
-            guard case .changed(let name, let entry, _) = change else { return hub.appendAll { _ in nil } }
+            guard case .changed(let name, let entry, _) = change else { return hub.appendAll() }
             guard isOfKey else {
-                guard isFirst, let entry else { return hub.appendAll { _ in nil } }
+                guard isFirst, let entry else { return hub.appendAll() }
                 return hub.append(ChangeHub.Change(KeyName(name), entry.bytes, entry.revision))
             }
             last.withLock { last in

@@ -138,7 +138,7 @@ extension ReactiveKVStore {
     /// Performs a write, then reports its changes, or with nil that every key is absent.
     private func reporting(_ changes: [ChangeHub.Change]?, to hub: ChangeHub, _ write: () throws -> Void) throws {
         func report() {
-            if let changes { hub.append(changes) } else { hub.appendAll { _ in nil } }
+            if let changes { hub.append(changes) } else { hub.appendAll() }
         }
         defer { hub.wake() }
         try turn.withLock {

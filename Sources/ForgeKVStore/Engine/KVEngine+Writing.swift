@@ -136,7 +136,7 @@ extension KVEngine {
         try write(.removeAll) { (writer) throws(KVStoreError) in
             try appendRemoveAll(&writer)
             writer.table.removeAll()
-            changes.appendAll { _ in nil }
+            changes.appendAll()
         }
     }
 }

@@ -309,7 +309,7 @@ extension MirrorFeed {
 
     /// Lets the calls of `wait` look whether their goal is reached.
     func noteProgress() {
-        progress.appendAll { _ in nil }
+        progress.appendAll()
         progress.wake()
     }
 

@@ -329,10 +329,12 @@ extension ChangeHub {
 
     /// Reports the content of a store.
     fileprivate func appendAll(_ store: any DefaultSettingsStore.Store) {
-        let snapshot: KVSnapshot?
-        do { snapshot = try store.snapshot() } catch { snapshot = nil }
         appendAll { name in
-            snapshot?[String(decoding: name, as: UTF8.self)].map { ($0.bytes, $0.revision) }
+            do {
+                return try store.entry(named: String(decoding: name, as: UTF8.self)).map { ($0.bytes, $0.revision) }
+            } catch {
+                return nil
+            }
         }
     }
 }

@@ -193,18 +193,30 @@ extension KVEngine {
 extension KVEngine {
     /// Subscribes to the changes of this process and, while there is a subscriber, of others.
     func subscribe(to scope: KVScope) -> KVChanges {
-        let timer = sharing.map { sharing in
-            sharing.watch.start { [weak self] in
-                guard let self, sharing.mayHaveRemoteChanges else { return }
-                loadRemoteChangesOrReport(.get)
-            }
-        }
-        return changes.changes(in: scope, retaining: timer) { name in
+        let watch = fork.isForkedChild ? nil : sharing?.watch
+        let observation = watch?.start { [weak self] in self?.lookForRemoteChanges() ?? .nothing }
+        return changes.changes(in: scope, retaining: observation) { name in
             if sharing?.mayHaveRemoteChanges == true { loadRemoteChangesOrReport(.get) }
             // A write that missed the subscriber has released this lock already.
             writer.withLock { _ in }
             return cell(of: KeyName(name)).map { KVEntry($0) }
         }
+    }
+
+    /// Reads what other processes have published.
+    private func lookForRemoteChanges() -> SharingWatch.Outcome {
+        guard let sharing, !isClosed else { return .nothing }
+        if !sharing.isRegistered {
+            // Publishing repairs the page. No signal reaches this process otherwise.
+            do throws(KVStoreError) {
+                try withLock(sharing, .get, within: Self.patienceOfGet) { () throws(KVStoreError) in }
+            } catch {
+                return .failure
+            }
+        }
+        if sharing.isUpToDate { return .nothing }
+        loadRemoteChangesOrReport(.get)
+        return sharing.isUpToDate ? .changes : .failure
     }
 }
 
@@ -385,11 +397,11 @@ final class EngineSharing: Sendable {
         let lock = ProcessLock(at: directory, on: fileSystem)
         self.lock = lock
         timeout = options.lockTimeout
-        watch = SharingWatch(interval: options.pollingInterval)
         do throws(FileSystemError) {
             try lock.acquireToOpen(within: options.lockTimeout)
             do throws(FileSystemError) {
                 page = try SharedPage(at: directory, on: fileSystem, options.processes)
+                watch = SharingWatch(page, pollingInterval: options.pollingInterval)
             } catch {
                 lock.release()
                 throw error
@@ -405,6 +417,7 @@ final class EngineSharing: Sendable {
     /// It is done under the lock of the store, or without if another process holds that too long: the slot is this
     /// process's own.
     func leave(_ body: () -> Void) {
+        watch.stop()
         lock.drain(within: min(timeout, Self.patienceOfLeaving)) {
             body()
             page.leave()
@@ -426,6 +439,16 @@ extension EngineSharing {
     /// Whether something may have been written that this process has not read.
     @inline(__always)
     var mayHaveRemoteChanges: Bool { !page.isKnownToHold(known.load(ordering: .acquiring)) }
+
+    /// Whether this process has read all that was published, as far as it can be told.
+    var isUpToDate: Bool {
+        do throws(FileSystemError) { return isKnown(try page.word()) } catch { return false }
+    }
+
+    /// Whether other processes see in the page that this one has the store open.
+    var isRegistered: Bool {
+        do throws(FileSystemError) { return try page.isWhole() } catch { return false }
+    }
 
     /// Whether this process has read all that a word of the page states.
     func isKnown(_ word: UInt64) -> Bool {

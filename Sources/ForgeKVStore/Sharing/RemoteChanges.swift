@@ -23,7 +23,7 @@ struct RemoteChanges: Sendable {
         let isWatched = changes.hasSubscribers
         if record.content.code == .removeAll {
             table.removeAll()
-            if isWatched { changes.appendAll { _ in nil } }
+            if isWatched { changes.appendAll() }
         }
         var reported: [ChangeHub.Change] = []
         var revision = record.firstSequence

@@ -18,6 +18,13 @@ final class SharedPage: Sendable {
     private let descriptor: Mutex<Descriptor?>
     private let file: Descriptor
     private let mapping: FileMapping?
+
+    /// Wakes the processes that observe the store; nil where the system has no way.
+    private let signal: (any FileSignal)?
+
+    /// The number of observations of this process.
+    private let observationCount = Mutex(0)
+    private let fork = ForkDetector()
     private let processes: ProcessTable
     private let inode: [UInt8]
     private let slot: Atomic<Int>
@@ -31,13 +38,20 @@ final class SharedPage: Sendable {
         at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) throws(FileSystemError) {
         let file = try fileSystem.openStoreFile(.sharedName, at: directory)
+        let isNew: Bool
         do throws(FileSystemError) {
-            slot = Atomic(
-                try fileSystem.withPathInErrors(.sharedName) { () throws(FileSystemError) in
-                    try Self.register(in: file, on: fileSystem, processes)
-                })
+            let place = try fileSystem.withPathInErrors(.sharedName) { () throws(FileSystemError) in
+                try Self.register(in: file, on: fileSystem, processes)
+            }
+            slot = Atomic(place.slot)
+            isNew = place.isNew
             inode = SharedPageContent.inodeBytes(try fileSystem.status(of: .descriptor(file)).inode)
             mapping = try Self.map(file, on: fileSystem)
+            if let mapping {
+                signal = mapping.makeSignal(at: SharedPageContent.signalOffset)
+            } else {
+                signal = try fileSystem.makeSignal(of: file)
+            }
         } catch {
             fileSystem.discard(file)
             throw error
@@ -49,24 +63,28 @@ final class SharedPage: Sendable {
         self.fileSystem = fileSystem
         self.processes = processes
         descriptor = Mutex(file)
+        // Of a process that had the slot before.
+        markObserver(false)
+        // If another program has removed running processes from the page, they enter themselves again.
+        if isNew { signal?.send() }
     }
 
-    /// Puts a process into a slot and returns which.
+    /// Puts a process into a slot and returns which, and whether it is the only one in the page.
     private static func register(
         in file: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
-    ) throws(FileSystemError) -> Int {
+    ) throws(FileSystemError) -> (slot: Int, isNew: Bool) {
         let found = try content(of: file, on: fileSystem)
         if !found.running(processes).isEmpty {
             guard let slot = found.freeSlot(processes) else { throw FileSystemError(.open, .noLocks) }
             // Nothing but the slot: others may be clearing theirs.
             try fileSystem.writeBytes(
                 SharedPageContent.slot(processes.own), to: file, at: Int64(SharedPageContent.offset(ofSlot: slot)))
-            return slot
+            return (slot, false)
         }
         var content = SharedPageContent(inode: try fileSystem.status(of: .descriptor(file)).inode)
         content.put(processes.own, inSlot: 0)
         try fileSystem.writeBytes(content.bytes, to: file, at: 0)
-        return 0
+        return (0, true)
     }
 
     private static func content(
@@ -136,11 +154,16 @@ extension SharedPage {
     /// Publishes a state of the log, and repairs the page if it is damaged. The caller holds the lock of the store.
     func publish(_ word: UInt64) throws(FileSystemError) {
         if try !isWhole() { try mend() }
-        if let address { return forge_store_word(address, word.littleEndian) }
         guard try self.word() != word else { return }
-        var bytes: [UInt8] = []
-        bytes.append(integer: word)
-        try write(bytes, at: SharedPageContent.wordOffset)
+        if let address {
+            forge_store_word(address, word.littleEndian)
+            if hasOtherObservers { signal?.send() }
+        } else {
+            var bytes: [UInt8] = []
+            bytes.append(integer: word)
+            try write(bytes, at: SharedPageContent.wordOffset)
+            signal?.send()
+        }
     }
 
     /// Which log has replaced which.
@@ -185,13 +208,16 @@ extension SharedPage {
     /// Gives a file that another program has made shorter its size back, with zeros, and maps it again.
     @inline(never)
     private func restoreSize() throws(FileSystemError) {
-        if try fileSystem.status(of: .descriptor(file)).sizeInBytes < Int64(SharedPageContent.size) {
-            try fileSystem.truncate(.descriptor(file), to: Int64(SharedPageContent.size))
-        }
-        if let mapping, mapping.hasFaulted { try mapping.restore(from: file, at: 0) }
+        let isShort = try fileSystem.status(of: .descriptor(file)).sizeInBytes < Int64(SharedPageContent.size)
+        if isShort { try fileSystem.truncate(.descriptor(file), to: Int64(SharedPageContent.size)) }
+        let hasFaulted = mapping?.hasFaulted == true
+        if hasFaulted { try mapping?.restore(from: file, at: 0) }
+        // The processes that observe the store mark it again.
+        if isShort || hasFaulted { signal?.send() }
     }
 
-    private func isWhole() throws(FileSystemError) -> Bool {
+    /// Whether the page begins as it must, and this process is in its slot.
+    func isWhole() throws(FileSystemError) -> Bool {
         let (signature, own) = (SharedPageContent.signature, SharedPageContent.slot(processes.own))
         let slot = slotOffset..<slotOffset + SharedPageContent.slotSize
         let inodeRange = SharedPageContent.inodeOffset..<SharedPageContent.inodeOffset + inode.count
@@ -214,8 +240,10 @@ extension SharedPage {
         }
         try write(SharedPageContent.signature, at: 0)
         try write(inode, at: SharedPageContent.inodeOffset)
+        markObserver(false)
         slot.store(free, ordering: .relaxed)
         try write(SharedPageContent.slot(processes.own), at: slotOffset)
+        signal?.send()
     }
 
     private func read(_ range: Range<Int>) throws(FileSystemError) -> [UInt8] {
@@ -228,6 +256,70 @@ extension SharedPage {
     private func write(_ bytes: [UInt8], at offset: Int) throws(FileSystemError) {
         if let mapping { return bytes.withUnsafeBytes { mapping.store($0, at: offset) } }
         try fileSystem.writeBytes(bytes, to: file, at: Int64(offset))
+    }
+}
+
+// MARK: Observing
+
+extension SharedPage {
+    /// Calls `body` once, and again after each state that another process publishes; see ``FileSignal/observe(_:)``.
+    ///
+    /// A process that is killed after it has published a state and before it has sent the signal leaves that to the next
+    /// one that publishes. Where the system has no signals, `body` is only called after the times that it returns.
+    ///
+    /// - Parameter body: Gets whether signals reach it.
+    /// - Returns: The observation, which the caller ends with ``endObserving(_:)``.
+    func observe(
+        _ body: @escaping @Sendable (_ isSignalled: Bool) -> Duration?
+    ) -> any FileSignalObservation {
+        observationCount.withLock { count in
+            count += 1
+            markObserver(true)
+        }
+        guard let signal else { return PollingSignal().observe { body(false) } }
+        do throws(FileSystemError) {
+            return try signal.observe { [weak self] in
+                // Another program may have cleared the mark. It is set before `body` looks at the word: a process that
+                // does not see it has published before.
+                self?.observationCount.withLock { count in
+                    if count > 0 { self?.markObserver(true) }
+                }
+                return body(true)
+            }
+        } catch _ {
+            return PollingSignal().observe { body(false) }
+        }
+    }
+
+    /// Ends an observation. In a forked child its thread and the mark are the parent's.
+    func endObserving(_ observation: any FileSignalObservation) {
+        guard !fork.isForkedChild else { return }
+        observationCount.withLock { count in
+            count -= 1
+            if count == 0 { markObserver(false) }
+        }
+        // A page that was cut short would not wake the observation.
+        if descriptor.withLock({ $0 != nil }) {
+            do throws(FileSystemError) { _ = try word() } catch _ {}
+        }
+        observation.cancel()
+    }
+
+    /// Records in the page whether this process observes the store.
+    private func markObserver(_ isObserver: Bool) {
+        guard let address else { return }
+        forge_set_bit(observers(address), slot.load(ordering: .relaxed), isObserver ? 1 : 0)
+    }
+
+    /// Whether another process observes the store, or has ended while it did.
+    private var hasOtherObservers: Bool {
+        guard let address else { return false }
+        let count = SharedPageContent.observersSize / 8
+        return forge_has_other_bit(observers(address), count, slot.load(ordering: .relaxed)) != 0
+    }
+
+    private func observers(_ word: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer {
+        word + (SharedPageContent.observersOffset - SharedPageContent.wordOffset)
     }
 }
 
@@ -325,7 +417,16 @@ struct SharedPageContent {
 
     private static let firstSlot = 64
     static let slotSize = 16
-    static let slotCount = (size - firstSlot) / slotSize
+    static let slotCount = (observersOffset - firstSlot) / slotSize
+
+    /// The offset of a bit for each slot: whether its process observes the store. Words of eight bytes in the order of
+    /// the machine. A bit that a process leaves behind when it is killed costs each write a call of the system, until
+    /// the slot is used again.
+    static let observersOffset = size - 48
+    static let observersSize = 32
+
+    /// The offset of a word of four bytes that each signal increases.
+    static let signalOffset = size - 16
 
     /// The page of a file, without processes.
     init(inode: UInt64) {

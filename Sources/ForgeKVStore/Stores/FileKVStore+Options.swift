@@ -32,8 +32,12 @@ extension FileKVStore {
         /// end of a compaction until the device has the last records; a process that is stopped meanwhile keeps it. Reads need the lock only to repair what is damaged; `get` and `contains` then wait a millisecond.
         public var lockTimeout: Duration
 
-        /// The interval at which a shared store is checked for remote changes while streams observe them: 20
-        /// milliseconds by default, between a millisecond and a day. A check is one load from memory.
+        /// The shortest interval at which a shared store is checked for remote changes, while streams observe them, where
+        /// processes cannot wake each other: 20 milliseconds by default, between a millisecond and a day. While there are
+        /// no changes it is doubled, up to a second.
+        ///
+        /// On Linux and Darwin processes wake each other (`futex(2)`, `os_sync_wait_on_address`) wherever the file `#shared`
+        /// can be mapped into memory: nothing is checked at intervals then, but after a failure to read a change.
         public var pollingInterval: Duration
 
         /// Whether opening excludes the store's directory from the backups of an Apple device; not by default. False

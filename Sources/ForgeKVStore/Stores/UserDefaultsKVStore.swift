@@ -147,7 +147,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
             let kept = old?.filter { UserDefaultsName.isOwn($0.key) } ?? [:]
             if !kept.isEmpty { defaults.setPersistentDomain(kept, forName: domain) }
             guard !defaults.synchronize(), file.content?.count != kept.count else {
-                return changes.appendAll { _ in nil }
+                return changes.appendAll()
             }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)

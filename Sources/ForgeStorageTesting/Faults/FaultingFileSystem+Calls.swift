@@ -339,6 +339,12 @@ extension FaultingFileSystem {
         }
     }
 
+    /// Creates a signal; no rule applies to it.
+    public func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? {
+        guard !isCrashed else { throw FileSystemError(.watch, .ioError, underlying: ProcessCrashed()) }
+        return try base.makeSignal(of: descriptor)
+    }
+
     public func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
         try perform(.list) { state, call in
             call.setTarget(descriptor, state)

@@ -192,6 +192,10 @@ extension InterceptingFileSystem {
         }
     }
 
+    package func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? {
+        try forwarded.makeSignal(of: descriptor)
+    }
+
     package var effectiveUser: UserID { forwarded.effectiveUser }
 
     package var reportsErrorsOfMappings: Bool { forwarded.reportsErrorsOfMappings }

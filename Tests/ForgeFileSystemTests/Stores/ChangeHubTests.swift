@@ -79,6 +79,23 @@ struct ChangeHubTests {
         #expect(await prefix.next() == .resync)
         #expect(await name.next() == .changes([change("a", 1)]))
         #expect(await name.next() == .changes([change("a", 7, 5)]))
+        hub.appendAll()
+        #expect(await prefix.next() == .resync)
+        #expect(await name.next() == .changes([ChangeHub.Change(Array("a".utf8), bytes: nil)]))
+    }
+
+    @Test("the present state of a name is asked for with no lock held, and gives way to a change made meanwhile")
+    func presentState() async {
+        let (a, b) = (subscribe(toName: "a"), subscribe(toName: "b"))
+        hub.appendAll { name in
+            #expect(hub.subscriberCount == 2)
+            if name == Array("a".utf8) { hub.append(change("a", 2, 9)) }
+            return ([1], 8)
+        }
+        #expect(await a.next() == .changes([change("a", 2, 9)]))
+        #expect(await b.next() == .changes([change("b", 1, 8)]))
+        hub.append(change("a", 3, 10))
+        #expect(await a.next() == .changes([change("a", 3, 10)]))
     }
 
     @Test("the last of several changes of a batch is that of a name")

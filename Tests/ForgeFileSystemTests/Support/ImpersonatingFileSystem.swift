@@ -195,6 +195,10 @@ extension ImpersonatingFileSystem {
         }
     }
 
+    func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? {
+        try acting { () throws(FileSystemError) in try system.makeSignal(of: descriptor) }
+    }
+
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         try acting { () throws(FileSystemError) in try system.lock(descriptor, mode, waiting: waiting) }
     }

@@ -38,7 +38,8 @@ final class SharedFixture: Sendable {
         var options = recorder.options(compactionFloorInBytes: compactionFloorInBytes)
         options.sharing = sharing
         options.lockTimeout = .milliseconds(20)
-        options.pollingInterval = .milliseconds(1)
+        // Changes are found by signals.
+        options.pollingInterval = .seconds(86_400)
         options.processes = ProcessTable(own: ProcessIdentity(id: id, boot: 1, start: 2)) { [self] process in
             process.boot == 1 && process.start == 2 && running.withLock { $0.contains(process.id) }
         }

@@ -226,9 +226,9 @@ struct SharedModeTests {
         #expect(try fixture.bytes("log") == bytes)
     }
 
-    @Test("at most 252 processes share a store, and the slots of ended ones are free")
+    @Test("at most 249 processes share a store, and the slots of ended ones are free")
     func manyProcesses() throws {
-        let processes = (1...252).map { fixture.process($0) }
+        let processes = (1...249).map { fixture.process($0) }
         var stores = try processes.map { try fixture.open($0) }
         let error = try #require(throws: KVStoreError.self) { try fixture.open(fixture.process(1000)) }
         #expect((error.underlying as? FileSystemError)?.errno == .noLocks)

@@ -67,7 +67,8 @@ private func take(_ lock: Descriptor) throws(KVStoreError) {
     }
 }
 
-@Suite("A store that real processes share", .serialized)
+@Suite(
+    "A store that real processes share", .serialized, .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct SharedProcessTests {
     private let directory = TemporaryDirectory()
     private let count = KVKey<Int>("count")
