@@ -59,6 +59,9 @@ final class KVEngine: Sendable {
     /// Jobs in other threads.
     let background = DispatchGroup()
 
+    /// The threads for asynchronous calls that may wait for the device or another process.
+    let lane: BlockingLane
+
     /// Opens the store in a directory that is locked.
     init(_ handle: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { handle.sharing?.lock.release() }
@@ -73,6 +76,7 @@ final class KVEngine: Sendable {
         openingIssues = Mutex(opening.issues)
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         directory = handle
+        lane = handle.fileSystem is SystemFileSystem ? .lane(of: handle.path) : BlockingLane()
         sharing = handle.sharing
         name = handle.name
         self.table = table
@@ -85,6 +89,7 @@ final class KVEngine: Sendable {
         openingIssues = Mutex([])
         writer = Mutex(Writer(log: AppendLog(), table: TableWriter(table)))
         directory = nil
+        lane = .general
         sharing = nil
         name = nil
         self.table = table
