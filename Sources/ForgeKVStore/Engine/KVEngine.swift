@@ -195,7 +195,7 @@ extension KVEngine {
     func snapshot() throws(KVStoreError) -> KVSnapshot {
         try loadRemoteChanges(.snapshot)
         try checkFork(.snapshot)
-        return collect(withValues: true).snapshot
+        return collect(withValues: true).takeSnapshot()
     }
 
     private func collect(withValues: Bool) -> TableScan {
