@@ -70,11 +70,9 @@ awk -F '\t' '
     !($1 in expected) { printf "%-40s %9.1f is not in the baseline\n", $1, $2; failed = 1; next }
     {
         change = 100 * ($2 / expected[$1] - 1)
-        # Encoding through spans, whose bounds are checked, may cost a struct so much.
-        limit = $1 ~ /struct set/ ? 5 : 3
-        note = change > limit ? "  TOO MANY" : change < -3 ? "  fewer: update the baseline" : ""
+        note = change > 3 ? "  TOO MANY" : change < -3 ? "  fewer: update the baseline" : ""
         printf "%-40s %9.1f, baseline %9.1f, %+5.1f %%%s\n", $1, $2, expected[$1], change, note
-        if (change > limit) failed = 1
+        if (change > 3) failed = 1
         delete expected[$1]
     }
     END { for (kind in expected) { print kind " was not counted"; failed = 1 } exit failed }

@@ -1,6 +1,7 @@
 import Dispatch
 import ForgeCrashTesting
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import TestDepth
@@ -38,6 +39,65 @@ struct FlushingTests {
             }
             try await group.waitForAll()
         }
+    }
+
+    @Test("take no thread from another store while the device does not answer")
+    func stuckDevice() async throws {
+        let fileSystem = FailingFileSystem()
+        let device = BusyDevice()
+        let stuck = try FileKVStore(at: "/stuck", fileSystem: fileSystem)
+        try stuck.set(key, value: 1)
+        fileSystem.fail { operation, _ in
+            if operation == .synchronize { device.flush() }
+            return nil
+        }
+        let count = 2 * stuck.engine.lane.limit
+        let layered = LocalAsyncKVStore(NamespacedKVStore(stuck, namespace: "n"), durability: .powerCut)
+        let begun = Counter()
+        let flushes = (0..<count).map { number in
+            Task {
+                _ = begun.next()
+                if number.isMultiple(of: 2) { return try await stuck.flush() }
+                var batch = KVBatch()
+                try batch.set(KVKey<Int>("b"), value: number)
+                try await layered.commit(batch, timeToLive: nil)
+            }
+        }
+        while device.flushCount == 0 || begun.value < count { await Task.yield() }
+
+        // Ends the test if a call of the other store waits for the device.
+        let (isEnded, isLate) = (DispatchSemaphore(value: 0), Flag())
+        Thread.detachNewThread {
+            guard isEnded.wait(timeout: .now() + 20) == .timedOut else { return }
+            isLate.set()
+            device.release()
+        }
+        let other = try FileKVStore(at: "/other", fileSystem: InMemoryFileSystem())
+        try other.set(key, value: 1)
+        try await other.flush()
+        _ = try await LocalAsyncKVStore(other).keys(prefix: "", after: nil, limit: 1)
+        try await other.shutDown()
+        #expect(!isLate.isSet)
+        isEnded.signal()
+        device.release()
+        for flush in flushes { try await flush.value }
+    }
+
+    @Test("read what another process has written on another thread than the task's")
+    func remoteChanges() async throws {
+        let fixture = SharedFixture()
+        let process = fixture.process(1)
+        let (isArmed, isRead, isTask) = (Flag(), Flag(), Flag())
+        let watched = InterceptedFileSystem(process.fileSystem) { (call) throws(FileSystemError) in
+            guard isArmed.isSet, call.operation == .read else { return }
+            isRead.set()
+            withUnsafeCurrentTask { if $0 != nil { isTask.set() } }
+        }
+        let store = try FileKVStore(at: fixture.path, fileSystem: watched, options: fixture.options(1))
+        try fixture.open(fixture.process(2)).setRawValue([1], named: "a")
+        isArmed.set()
+        #expect(try await LocalAsyncKVStore(RecordingKVStore(store)).entry(named: "a")?.bytes == [1])
+        #expect(isRead.isSet && !isTask.isSet)
     }
 
     @Test("make earlier writes durable")

@@ -71,7 +71,7 @@ struct TableScanTests {
             if withValues { #expect(pieces >= 2) }
             #expect(scan.names.sorted() == expected.keys.sorted(), "\(Self.changes[change].0)")
             guard withValues else { continue }
-            let snapshot = scan.snapshot
+            let snapshot = scan.takeSnapshot()
             #expect(snapshot.count == expected.count)
             for (name, bytes) in expected { #expect(snapshot[name]?.bytes == bytes) }
             // The next one begins with the table as it is now.

@@ -42,6 +42,10 @@ final class EncodingNode: Encoder {
     /// The value that was encoded under the key of this nested container or super encoder before; empty if none was.
     fileprivate var earlier: [UInt8] = []
 
+    /// False once ``deferred`` or ``earlier`` has been set. Most values need neither, and looking at these two costs a
+    /// check of exclusive access each.
+    private var isPlain = true
+
     /// Whether a single value replaces the container: it belongs to a super encoder for the key of the container.
     fileprivate var isReplaceable = false
 
@@ -84,13 +88,13 @@ final class EncodingNode: Encoder {
         }
         guard depth < sink.maximumDepth else { return invalidContainer(wanted, WireFailure.tooDeep.reason) }
         let major = wanted == .keyed ? MajorType.map : MajorType.array
-        if let first = earlier.first, first & MajorType.mask != major {
+        if !isPlain, let first = earlier.first, first & MajorType.mask != major {
             return invalidContainer(wanted, "a container for a key that has a value of another kind")
         }
         form = wanted
         start = sink.count
         sink.append(MajorType.map)  // Placeholder; close() writes the head.
-        if !earlier.isEmpty { appendEarlierEntries() }
+        if !isPlain, !earlier.isEmpty { appendEarlierEntries() }
         return self
     }
 
@@ -272,7 +276,7 @@ final class EncodingNode: Encoder {
 
     @inline(__always)
     private func close(_ major: UInt8) {
-        if !deferred.isEmpty { insertDeferredContainers() }
+        if !isPlain, !deferred.isEmpty { insertDeferredContainers() }
         sink.setHead(major, count: count, at: start)
     }
 
@@ -287,8 +291,10 @@ final class EncodingNode: Encoder {
 
     /// Discards a failed value and its nested containers.
     private func abandon() {
-        for container in deferred { container.child.end() }
-        deferred.removeAll()
+        if !isPlain {
+            for container in deferred { container.child.end() }
+            deferred.removeAll()
+        }
         count = 0
         resetKeys()
     }
@@ -362,7 +368,10 @@ extension EncodingNode {
             earlier = sink.bytes(existing.value..<existing.range.upperBound)
         }
         let child = deferContainer(.key(key))
-        child.earlier = earlier
+        if !earlier.isEmpty {
+            child.earlier = earlier
+            child.isPlain = false
+        }
         endEntry()
         return child
     }
@@ -441,6 +450,7 @@ extension EncodingNode {
         let inner = ByteSink(capacity: 64, maximumDepth: sink.maximumDepth, userInfo: sink.userInfo)
         let child = EncodingNode(sink: inner, parent: self, step: step, depth: depth + 1)
         deferred.append(DeferredContainer(offset: sink.count, child: child))
+        isPlain = false
         return child
     }
 

@@ -59,6 +59,9 @@ final class KVEngine: Sendable {
     /// Jobs in other threads.
     let background = DispatchGroup()
 
+    /// The threads for asynchronous calls that may wait for the device or another process.
+    let lane: BlockingLane
+
     /// Opens the store in a directory that is locked.
     init(_ handle: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { handle.sharing?.lock.release() }
@@ -74,6 +77,7 @@ final class KVEngine: Sendable {
         openingIssues = Mutex(opening.issues)
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         directory = handle
+        lane = handle.fileSystem is SystemFileSystem ? .lane(of: handle.path) : BlockingLane()
         sharing = handle.sharing
         name = handle.name
         self.table = table
@@ -86,6 +90,7 @@ final class KVEngine: Sendable {
         openingIssues = Mutex([])
         writer = Mutex(Writer(log: AppendLog(), table: TableWriter(table)))
         directory = nil
+        lane = .general
         sharing = nil
         name = nil
         self.table = table
@@ -202,7 +207,7 @@ extension KVEngine {
     func snapshot() throws(KVStoreError) -> KVSnapshot {
         try loadRemoteChanges(.snapshot)
         try checkFork(.snapshot)
-        return collect(withValues: true).snapshot
+        return collect(withValues: true).takeSnapshot()
     }
 
     private func collect(withValues: Bool) -> TableScan {

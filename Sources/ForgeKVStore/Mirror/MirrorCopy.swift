@@ -25,6 +25,9 @@ final class MirrorCopy: Sendable {
     private let store: FileKVStore
     private let path: String
 
+    /// The threads for its calls, all of which may wait for the device.
+    var lane: BlockingLane { store.engine.lane }
+
     /// Whether the log was damaged, so that values may be missing, or older than the position.
     private let isDamaged = SharedFlag()
 
@@ -195,7 +198,7 @@ final class MirrorCopyWriter: Sendable {
         while true {
             do {
                 guard let (work, position) = try takeWork() else { return }
-                try await BlockingLane.general.run { [copy] in
+                try await copy.lane.run { [copy] in
                     switch work {
                     case .changes(let changes): try copy.write(changes, position)
                     case .all(let content): try copy.replace(by: content, position)
@@ -226,7 +229,7 @@ final class MirrorCopyWriter: Sendable {
     /// Waits for the writes, tries a failed one once more, and closes the copy durably.
     func close() async throws {
         while let task = state.withLock({ $0.task }) { await task.value }
-        try await BlockingLane.general.run { [self] in
+        try await copy.lane.run { [self] in
             let rest = Result {
                 if failure != nil { try copy.replace(by: memory.snapshot(), state.withLock { $0.position }) }
             }

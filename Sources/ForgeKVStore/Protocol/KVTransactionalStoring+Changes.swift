@@ -203,6 +203,6 @@ extension KVTransactionalStoring {
     ///
     /// - Throws: ``KVStoreError``, as ``synchronize()``.
     public func flush() async throws {
-        try await BlockingLane.general.run { try self.synchronize() }
+        try await BlockingLane.lane(of: self).run { try self.synchronize() }
     }
 }

@@ -13,9 +13,12 @@ import ForgeFileSystem
 /// It keeps no earlier revisions: `entries` for one throws `.refused`. Changes are reported in whole commits of the
 /// base.
 ///
-/// Writes and lists run on another thread (two thread switches), because they may wait for a device or another process.
+/// Writes and lists run on another thread (two thread switches), because they may wait for a device or another process,
+/// as do reads of a shared store that another process has changed since the last call. Stores in different directories
+/// have different threads.
 public final class LocalAsyncKVStore: AsyncKVStoring {
     private let base: any KVTransactionalStoring
+    private let lane: BlockingLane
     private let durability: AsyncKVCapabilities.Durability
 
     /// Wraps a local store.
@@ -26,6 +29,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     ///     every write waits until it is durable.
     public init(_ base: any KVTransactionalStoring, durability: AsyncKVCapabilities.Durability = .memory) {
         self.base = base
+        lane = .lane(of: base)
         self.durability = durability
     }
 
@@ -39,6 +43,9 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         try checkCancellation(.read, name)
         do {
+            if FileKVStore.below(base)?.readsMayWait == true {
+                return try await lane.run { [base] in try base.entry(named: name) }
+            }
             return try base.entry(named: name)
         } catch {
             throw KVStoreError(of: error, .read, key: name)
@@ -49,7 +56,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         try checkCancellation(.keys, nil)
         let names: [String]
         do {
-            names = try await BlockingLane.general.run { [base] in try base.keys(prefix: prefix) }
+            names = try await lane.run { [base] in try base.keys(prefix: prefix) }
         } catch {
             throw KVStoreError(of: error, .keys)
         }
@@ -68,7 +75,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         }
         let snapshot: KVSnapshot
         do {
-            snapshot = try await BlockingLane.general.run { [base] in try base.snapshot() }
+            snapshot = try await lane.run { [base] in try base.snapshot() }
         } catch {
             throw KVStoreError(of: error, .keys)
         }
@@ -88,7 +95,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
             throw KVStoreError(.refused, .batch, detail: "the store has no times to live")
         }
         do {
-            try await BlockingLane.general.run { [base, durability] in
+            try await lane.run { [base, durability] in
                 if let expiring {
                     try expiring.commit(batch, expiresAfter: timeToLive)
                 } else {
@@ -127,4 +134,26 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
 protocol KVExpiringBatches: KVTransactionalStoring {
     /// Commits a batch whose values expire after a duration, or, with nil, not at all.
     func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws
+}
+
+// MARK: Threads
+
+extension FileKVStore {
+    /// The store on disk below layers; nil if there is none.
+    static func below(_ store: any Sendable) -> FileKVStore? {
+        if let store = store as? FileKVStore { return store }
+        if let layer = store as? any KVLayer { return below(layer.base) }
+        return nil
+    }
+
+    /// Whether a read first reads what other processes have written, which may wait for them and for the device.
+    var readsMayWait: Bool { engine.sharing?.mayHaveRemoteChanges ?? false }
+}
+
+extension BlockingLane {
+    /// The threads for calls of a store: those of its directory, so that a device which does not answer takes no thread
+    /// from calls of other stores.
+    static func lane(of store: any KVTransactionalStoring) -> BlockingLane {
+        FileKVStore.below(store)?.engine.lane ?? .general
+    }
 }

@@ -268,7 +268,7 @@ extension FileKVStore {
     ///
     /// - Throws: ``KVStoreError``, as ``close()``; the store is closed nevertheless.
     public func shutDown() async throws {
-        try await BlockingLane.general.run { try self.close() }
+        try await engine.lane.run { try self.close() }
     }
 
     /// Opens a store, calls `body` with it, and closes it, even if `body` throws. A tool that several processes may run

@@ -122,13 +122,12 @@ final class TableScan: @unchecked Sendable {
         return names
     }
 
-    /// The values by name.
-    var snapshot: KVSnapshot {
-        var entries: [KeyName: KVEntry] = [:]
-        entries.reserveCapacity(found.count + replaced.count)
-        found.forEachEntry { name, entry in entries[KeyName(name)] = entry }
-        replaced.forEachEntry { name, entry in entries[KeyName(name)] = entry }
-        return KVSnapshot(entries)
+    /// The values by name, which this scan no longer has then.
+    func takeSnapshot() -> KVSnapshot {
+        var values = CollectedValues()
+        swap(&values, &found)
+        values.append(replaced)
+        return KVSnapshot(values)
     }
 }
 
@@ -164,123 +163,234 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// Names and values of a table. Short values are copied as bytes, because an object for each would take most of the time
-/// of a compaction.
-struct CollectedValues: ~Copyable {
-    private struct Item {
-        var revision: UInt64
+/// Names and values of a table, in the order of adding. Short values are copied as bytes, because an object for each would
+/// take most of the time and memory of a snapshot or a compaction.
+///
+/// Each is a record in one of some blocks of bytes: its revision, two lengths, its name and its value. A block is never
+/// moved once it has records, so that adding one takes as long for many as for few.
+struct CollectedValues: ~Copyable, Sendable {
+    /// Where a record is: the number of its block, and its offset there.
+    struct Place: Equatable {
+        fileprivate var block: Int
+        fileprivate var offset: Int
 
-        /// Where the name begins in `bytes`; the value follows unless it is in the cell.
-        var offset: Int
-        var nameCount: Int
-        var valueCount: Int
-        var cell: ValueCell?
+        /// How many bits ``word`` has.
+        static let bits = 44
+
+        fileprivate init(block: Int, offset: Int) { (self.block, self.offset) = (block, offset) }
+
+        init(word: UInt64) {
+            self.init(block: Int(word >> 20), offset: Int(word & (1 << 20 - 1)))
+        }
+
+        /// The place as a number. A block that is longer has one record, at its beginning.
+        var word: UInt64 { UInt64(block) << 20 | UInt64(offset) }
     }
 
-    private var items: [Item] = []
-    private var bytes: [UInt8] = []
+    /// A record without its bytes.
+    struct Record {
+        let place: Place
+        let revision: UInt64
+        fileprivate let nameCount: Int
+        fileprivate let valueWord: UInt32
+
+        /// The number of bytes after the name.
+        fileprivate var valueCount: Int { valueWord & CollectedValues.cellFlag == 0 ? Int(valueWord) : 0 }
+    }
+
+    /// Revision, length of the name, and length of the value or, with ``cellFlag``, the number of its cell.
+    private static let headerSize = 16
+    private static let cellFlag: UInt32 = 1 << 31
+
+    /// The size of the blocks of a large table; a longer record has a block of its own.
+    private static let blockSize = 1 << 20
+
+    private var blocks: [[UInt8]] = []
+    private var cells: [ValueCell] = []
     private var encoder = PlainEncoder()
+
+    /// The number of records.
+    private(set) var count = 0
 
     /// Longer values are not copied.
     private static let maximumCopiedSize = ValueArena.maximumValueSize
+}
 
-    var count: Int { items.count }
+// MARK: Adding
 
+extension CollectedValues {
     /// Adds the name and value of an entry, if there is a value. For the writer.
     mutating func append(_ entry: KeyEntry, withValue: Bool = true) {
         let content = entry.content
         guard content.kind != EntryContent.emptyKind else { return }
-        let offset = bytes.count
-        bytes.append(contentsOf: entry.nameBytes)
-        var kept: ValueCell?
         if !withValue {
-            // Only the name and the revision are wanted.
+            append(entry.nameBytes, .empty, content.revision)
         } else if content.kind == EntryContent.encoded {
-            bytes.append(contentsOf: content.encodedBytes)
+            append(entry.nameBytes, content.encodedBytes, content.revision)
         } else if let cell = content.ownCell?.takeUnretainedValue() {
-            if cell.encodedSize > Self.maximumCopiedSize { kept = cell } else { bytes.append(contentsOf: cell.bytes) }
+            append(entry.nameBytes, cell)
         } else {
-            bytes.append(contentsOf: InlineTypes.encode(content, by: &encoder))
+            append(entry.nameBytes, InlineTypes.encode(content, by: &encoder), content.revision)
         }
-        items.append(
-            Item(
-                revision: content.revision, offset: offset, nameCount: entry.nameCount,
-                valueCount: bytes.count - offset - entry.nameCount, cell: kept))
     }
 
-    /// Leaves the first names in the order of their bytes, without values; returns the last of them.
-    mutating func keepFirst(_ count: Int) -> [UInt8]? {
-        let all = bytes
-        all.withUnsafeBytes { bytes in
-            func name(_ item: Item) -> UnsafeRawBufferPointer {
-                UnsafeRawBufferPointer(rebasing: bytes[item.offset..<item.offset + item.nameCount])
+    /// Adds a name and the value of a cell.
+    mutating func append(_ name: UnsafeRawBufferPointer, _ cell: ValueCell) {
+        if cell.encodedSize > Self.maximumCopiedSize {
+            cells.append(cell)
+            append(name, .empty, cell.revision, valueWord: Self.cellFlag | UInt32(cells.count - 1))
+        } else {
+            cell.bytes.withUnsafeBytes { append(name, $0, cell.revision) }
+        }
+    }
+
+    /// Adds all that others have.
+    mutating func append(_ others: borrowing CollectedValues) {
+        var place = others.start
+        while let record = others.record(at: place) {
+            others.withBytes(of: record) { name, value in
+                if let cell = others.cell(of: record) {
+                    append(name, cell)
+                } else {
+                    append(name, value, record.revision)
+                }
             }
-            items.sort { name($0).precedes(name($1)) }
+            place = others.place(after: record)
         }
-        items.removeLast(max(0, items.count - count))
-        var kept: [UInt8] = []
-        kept.reserveCapacity(all.count)
-        for index in items.indices {
-            let item = items[index]
-            items[index].offset = kept.count
-            items[index].valueCount = 0
-            kept += all[item.offset..<item.offset + item.nameCount]
-        }
-        bytes = kept
-        return items.last.map { Array(kept[$0.offset..<$0.offset + $0.nameCount]) }
     }
 
-    mutating func removeAll() {
-        items.removeAll(keepingCapacity: true)
-        bytes.removeAll(keepingCapacity: true)
+    private mutating func append(_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ revision: UInt64) {
+        append(name, value, revision, valueWord: UInt32(value.count))
+    }
+
+    private mutating func append(
+        _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ revision: UInt64, valueWord: UInt32
+    ) {
+        makeRoom(Self.headerSize + name.count + value.count)
+        let last = blocks.count - 1
+        withUnsafeBytes(of: (revision, UInt32(name.count), valueWord)) { blocks[last].append(contentsOf: $0) }
+        blocks[last].append(contentsOf: name)
+        blocks[last].append(contentsOf: value)
+        count += 1
+    }
+
+    private mutating func makeRoom(_ size: Int) {
+        if let last = blocks.last, last.count + size <= min(last.capacity, Self.blockSize) { return }
+        var block: [UInt8] = []
+        block.reserveCapacity(max(min(2 * (blocks.last?.capacity ?? 0), Self.blockSize), size))
+        blocks.append(block)
     }
 
     /// Makes room for so many more names of usual length, so that adding them allocates nothing.
-    mutating func reserve(_ count: Int) {
-        if items.capacity - items.count < count { items.reserveCapacity(max(2 * items.count, items.count + count)) }
-        let size = 256 * count
-        if bytes.capacity - bytes.count < size { bytes.reserveCapacity(max(2 * bytes.count, bytes.count + size)) }
+    mutating func reserve(_ count: Int) { makeRoom(256 * count) }
+
+    /// Leaves the first names in the order of their bytes, without values; returns the last of them.
+    ///
+    /// - Complexity: O(*n* log *n*)
+    mutating func keepFirst(_ count: Int) -> [UInt8]? {
+        var records: [Record] = []
+        records.reserveCapacity(self.count)
+        forEachRecord { records.append($0) }
+        records.sort { first, second in
+            withBytes(of: first) { first, _ in withBytes(of: second) { second, _ in first.precedes(second) } }
+        }
+        var kept = CollectedValues()
+        for record in records.prefix(count) {
+            withBytes(of: record) { name, _ in kept.append(name, .empty, record.revision) }
+        }
+        let last = records.prefix(count).last.map { withBytes(of: $0) { name, _ in Array(name) } }
+        self = kept
+        return last
+    }
+
+    mutating func removeAll() {
+        blocks.removeAll()
+        cells.removeAll()
+        count = 0
+    }
+}
+
+// MARK: Reading
+
+extension CollectedValues {
+    /// Where the first record is.
+    var start: Place { Place(block: 0, offset: 0) }
+
+    /// The record at a place; nil after the last one.
+    func record(at place: Place) -> Record? {
+        var place = place
+        while place.block < blocks.count, place.offset >= blocks[place.block].count {
+            place = Place(block: place.block + 1, offset: 0)
+        }
+        guard place.block < blocks.count else { return nil }
+        return blocks[place.block].withUnsafeBytes { bytes in
+            Record(
+                place: place, revision: bytes.loadUnaligned(fromByteOffset: place.offset, as: UInt64.self),
+                nameCount: Int(bytes.loadUnaligned(fromByteOffset: place.offset + 8, as: UInt32.self)),
+                valueWord: bytes.loadUnaligned(fromByteOffset: place.offset + 12, as: UInt32.self))
+        }
+    }
+
+    func place(after record: Record) -> Place {
+        let size = Self.headerSize + record.nameCount + record.valueCount
+        return Place(block: record.place.block, offset: record.place.offset + size)
+    }
+
+    /// Calls `body` with the name and the value of a record; the value is empty if it is in a cell.
+    func withBytes<Result, Failure: Error>(
+        of record: Record,
+        _ body: (_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try blocks[record.place.block].withBytes { (bytes) throws(Failure) in
+            let start = record.place.offset + Self.headerSize
+            let end = start + record.nameCount
+            return try body(
+                UnsafeRawBufferPointer(rebasing: bytes[start..<end]),
+                UnsafeRawBufferPointer(rebasing: bytes[end..<end + record.valueCount]))
+        }
+    }
+
+    /// The cell of a record; nil if its value was copied.
+    private func cell(of record: Record) -> ValueCell? {
+        record.valueWord & Self.cellFlag == 0 ? nil : cells[Int(record.valueWord & ~Self.cellFlag)]
+    }
+
+    func name(of record: Record) -> String {
+        withBytes(of: record) { name, _ in String(decoding: name, as: UTF8.self) }
+    }
+
+    func entry(of record: Record) -> KVEntry {
+        let bytes = cell(of: record)?.bytes ?? withBytes(of: record) { _, value in Array(value) }
+        return KVEntry(bytes: bytes, revision: record.revision)
+    }
+
+    /// Calls `body` with every record, in the order of adding.
+    private func forEachRecord(_ body: (Record) -> Void) {
+        var place = start
+        while let record = record(at: place) {
+            body(record)
+            place = self.place(after: record)
+        }
     }
 
     /// Calls `body` with every name, in the order of adding.
-    func forEachName(_ body: (String) -> Void) {
-        bytes.withUnsafeBytes { bytes in
-            for item in items {
-                body(String(decoding: bytes[item.offset..<item.offset + item.nameCount], as: UTF8.self))
-            }
-        }
-    }
-
-    /// Calls `body` with every name and its entry, in the order of adding.
-    func forEachEntry(_ body: (String, KVEntry) -> Void) {
-        bytes.withUnsafeBytes { bytes in
-            for item in items {
-                let start = item.offset + item.nameCount
-                let value = item.cell?.bytes ?? Array(bytes[start..<start + item.valueCount])
-                body(
-                    String(decoding: bytes[item.offset..<start], as: UTF8.self),
-                    KVEntry(bytes: value, revision: item.revision))
-            }
-        }
-    }
+    func forEachName(_ body: (String) -> Void) { forEachRecord { body(name(of: $0)) } }
 
     /// Calls `body` with every name, value and revision, in ascending order of the revisions.
     ///
     /// - Complexity: O(*n* log *n*)
-    mutating func forEach<Failure>(
+    func forEach<Failure>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UInt64) throws(Failure) -> Void
     ) throws(Failure) {
-        items.sort { $0.revision < $1.revision }
-        try bytes.withBytes { (bytes) throws(Failure) in
-            for item in items {
-                let name = UnsafeRawBufferPointer(rebasing: bytes[item.offset..<item.offset + item.nameCount])
-                guard let cell = item.cell else {
-                    let start = item.offset + item.nameCount
-                    let value = UnsafeRawBufferPointer(rebasing: bytes[start..<start + item.valueCount])
-                    try body(name, value, item.revision)
-                    continue
-                }
-                try cell.bytes.withBytes { (value) throws(Failure) in try body(name, value, item.revision) }
+        var order: [(revision: UInt64, place: Place)] = []
+        order.reserveCapacity(count)
+        forEachRecord { order.append(($0.revision, $0.place)) }
+        order.sort { $0.revision < $1.revision }
+        for (_, place) in order {
+            guard let record = record(at: place) else { continue }
+            try withBytes(of: record) { (name, value) throws(Failure) in
+                guard let cell = cell(of: record) else { return try body(name, value, record.revision) }
+                try cell.bytes.withBytes { (value) throws(Failure) in try body(name, value, record.revision) }
             }
         }
     }

@@ -96,7 +96,8 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
             let isNeeded = self.state.withLock { state in
                 state.flights[number]?.isHeld = false
                 guard !isWaiting, state.flights[number]?.waiters.isEmpty != false else { return true }
-                Self.abandon(number, key, &state)
+                // It has no task yet.
+                _ = Self.abandon(number, key, &state)
                 return false
             }
             if isNeeded { self.set(start(), of: number) }
@@ -118,12 +119,12 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
     /// - Parameters:
     ///   - flight: The number of the flight to wait for.
     ///   - didWait: Called after the waiter was added, with false if it was not because its task is cancelled.
-    ///   - abandoning: Ends a flight whose last waiter was cancelled.
+    ///   - abandoning: Ends a flight whose last waiter was cancelled, and returns its task.
     /// - Returns: The result; nil if there is no such flight.
     /// - Throws: The error of the flight, or `CancellationError`.
     private func wait(
         for flight: (State) -> Int?, didWait: (Bool) -> Void,
-        abandoning: @escaping @Sendable (Int, inout State) -> Void
+        abandoning: @escaping @Sendable (Int, inout State) -> Task<Void, Never>?
     ) async throws -> Outcome? {
         let waiter = state.withLock { $0.nextNumber() }
         return try await withTaskCancellationHandler {
@@ -144,15 +145,18 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
                 }
             }
         } onCancel: {
-            let continuation = state.withLock { state -> Waiter? in
+            let (continuation, task) = state.withLock { state -> (Waiter?, Task<Void, Never>?) in
                 guard let number = state.flightOfWaiter.removeValue(forKey: waiter),
-                    let continuation = state.flights[number]?.waiters.removeValue(forKey: waiter)
-                else { return nil }
-                if let flight = state.flights[number], flight.waiters.isEmpty, !flight.isHeld {
-                    abandoning(number, &state)
+                    let index = state.flights.index(forKey: number),
+                    let continuation = state.flights.values[index].waiters.removeValue(forKey: waiter)
+                else { return (nil, nil) }
+                guard state.flights.values[index].waiters.isEmpty, !state.flights.values[index].isHeld else {
+                    return (continuation, nil)
                 }
-                return continuation
+                return (continuation, abandoning(number, &state))
             }
+            // Without the lock: this calls the cancellation handlers of the load.
+            task?.cancel()
             continuation?.resume(throwing: CancellationError())
         }
     }
@@ -166,9 +170,10 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         if !isNeeded { task.cancel() }
     }
 
-    private static func abandon(_ number: Int, _ key: CacheKey, _ state: inout State) {
+    /// Ends a flight, and returns its task, for the caller to cancel without the lock.
+    private static func abandon(_ number: Int, _ key: CacheKey, _ state: inout State) -> Task<Void, Never>? {
         if state.current[key] == number { state.current[key] = nil }
-        state.flights.removeValue(forKey: number)?.task?.cancel()
+        return state.flights.removeValue(forKey: number)?.task
     }
 }
 

@@ -246,6 +246,28 @@ struct StoreDirectoryTests {
         #expect(try store.list(try RelativeKey("d"), isRecursive: false).count == 2)
     }
 
+    @Test("a change that waited for the lock of its directory for the patience ends, and has changed nothing")
+    func patience() throws {
+        try save("old", "d/x", in: try open())
+        let patience = Duration.milliseconds(50)
+        let store = try StoreDirectory(existing: "/a/b/store", on: memory, turnPatience: patience)
+        let key = try RelativeKey("d/x")
+        let other = memory.process()
+        let lock = try other.open("/a/b/store/d", .readOnly, options: [.directory], permissions: [])
+        try other.lock(lock, .exclusive, waiting: false)
+        for change in [{ try save("new", "d/x", in: store) }, { try store.unlink(key) }] as [() throws -> Void] {
+            let start = ContinuousClock.now
+            let error = #expect(throws: FileSystemError.self) { try change() }
+            #expect(error?.isTakenTurn == true && error?.path == "/a/b/store/d")
+            #expect(ContinuousClock.now - start >= patience)
+            #expect(try store.read(key) == Array("old".utf8))
+            #expect(try store.list(nil, isRecursive: true).map { "\($0.path)" } == ["d", "d/x"])
+        }
+        try other.close(lock)
+        try save("new", "d/x", in: store)
+        #expect(try store.read(key) == Array("new".utf8))
+    }
+
     @Test("an open file is checked, and closed at the end of its life")
     func openFile() throws {
         let store = try open()

@@ -101,7 +101,10 @@ final class Flag: Sendable {
 
 /// A counter that starts at 1.
 final class Counter: Sendable {
-    private let value = Atomic(0)
+    private let number = Atomic(0)
 
-    func next() -> Int { value.wrappingAdd(1, ordering: .relaxed).newValue }
+    /// How often ``next()`` was called.
+    var value: Int { number.load(ordering: .relaxed) }
+
+    func next() -> Int { number.wrappingAdd(1, ordering: .relaxed).newValue }
 }

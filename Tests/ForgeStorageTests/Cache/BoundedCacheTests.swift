@@ -104,6 +104,35 @@ struct BoundedCacheTests {
         await gate.open()
     }
 
+    @Test("the cancellation handler of a load may cancel another caller of the cache")
+    func cancellationOfAnother() async throws {
+        let cache = try CacheFixture().open()
+        let (gate, otherGate) = (Gate(), Gate())
+        let other = Task {
+            try await cache.value(for: "b") {
+                await otherGate.wait()
+                return Data()
+            }
+        }
+        await otherGate.arrival()
+        let first = Task {
+            try await cache.value(for: "a") {
+                await withTaskCancellationHandler {
+                    await gate.wait()
+                } onCancel: {
+                    other.cancel()
+                }
+                return Data()
+            }
+        }
+        await gate.arrival()
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        await #expect(throws: CancellationError.self) { try await other.value }
+        await gate.open()
+        await otherGate.open()
+    }
+
     @Test("a cancelled caller ends at once, the others get the value")
     func cancellation() async throws {
         let cache = try CacheFixture().open()

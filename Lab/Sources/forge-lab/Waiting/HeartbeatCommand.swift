@@ -56,14 +56,16 @@ struct HeartbeatCommand: AsyncParsableCommand {
         try await second.save(Data(), to: "file")
         var block: (any Block)?
         var waiting: (@Sendable () async -> Void)?
+        let ended = EndedCalls()
         if let (calls, kind) = blocked {
             let stuck = root.appending(path: "\(calls.rawValue)-\(UUID().uuidString)")
-            let start = try await prepared(calls, stuck)
+            let start = try await prepared(calls, stuck, ended)
             block = try kind.init(stuck, volume: root)
             waiting = start
         }
         let begun = waiting.map { start in Task { await start() } }
-        let measurement = try await Measurement.make(seconds: seconds, store: second)
+        var measurement = try await Measurement.make(seconds: seconds, store: second)
+        measurement.endedCount = ended.count.load(ordering: .relaxed)
         try block?.end()
         await begun?.value
         try FileManager.default.removeItem(at: own)
@@ -71,7 +73,9 @@ struct HeartbeatCommand: AsyncParsableCommand {
     }
 
     /// Makes the stores, and returns what starts 200 calls and waits for their ends, whatever these are.
-    private func prepared(_ calls: Calls, _ directory: URL) async throws -> @Sendable () async -> Void {
+    private func prepared(
+        _ calls: Calls, _ directory: URL, _ ended: EndedCalls
+    ) async throws -> @Sendable () async -> Void {
         switch calls {
         case .files:
             let store = DiskFileStore(root: directory)
@@ -79,7 +83,10 @@ struct HeartbeatCommand: AsyncParsableCommand {
             return {
                 await withTaskGroup { group in
                     for number in 0..<200 {
-                        group.addTask { do { try await store.save(Data(), to: "\(number % 8)") } catch {} }
+                        group.addTask {
+                            do { try await store.save(Data(), to: "\(number % 8)") } catch {}
+                            ended.count.add(1, ordering: .relaxed)
+                        }
                     }
                 }
             }
@@ -88,7 +95,10 @@ struct HeartbeatCommand: AsyncParsableCommand {
             let vault = try VaultCrypt(at: directory.appending(path: "vault"), key: SymmetricKey(size: .bits256))
             try vault.set("a", for: CryptKey(key: "a"))
             return {
-                await onThreads(200) { number in do { try vault.set("b", for: CryptKey(key: "\(number)")) } catch {} }
+                await onThreads(200) { number in
+                    do { try vault.set("b", for: CryptKey(key: "\(number)")) } catch {}
+                    ended.count.add(1, ordering: .relaxed)
+                }
             }
         case .caches:
             let cache = try BoundedCache<Data>(directory: directory, coding: .bytes)
@@ -96,7 +106,10 @@ struct HeartbeatCommand: AsyncParsableCommand {
             return {
                 await withTaskGroup { group in
                     for number in 0..<200 {
-                        group.addTask { await cache.insert(Data(), for: "\(number)") }
+                        group.addTask {
+                            await cache.insert(Data(), for: "\(number)")
+                            ended.count.add(1, ordering: .relaxed)
+                        }
                     }
                 }
             }
@@ -117,6 +130,11 @@ struct HeartbeatCommand: AsyncParsableCommand {
             }
         }
     }
+}
+
+/// The calls that have ended while the others are kept from going on.
+private final class EndedCalls: Sendable {
+    let count = Atomic(0)
 }
 
 /// What keeps calls from going on.
@@ -168,6 +186,7 @@ private struct FrozenVolume: Block {
 private struct Measurement {
     private var gap = Duration.zero
     private var saves: [Duration] = []
+    var endedCount = 0
 
     static func make(seconds: Double, store: DiskFileStore) async throws -> Measurement {
         var result = Measurement()
@@ -202,7 +221,8 @@ private struct Measurement {
     func line(_ name: String) -> String {
         func text(_ duration: Duration) -> String { "\(Int(duration / .microseconds(1))) µs" }
         return """
-            beside \(name): longest gap \(Int(gap / .milliseconds(1))) ms; saves in the second store: \(saves.count), \
+            beside \(name), \(endedCount) of which ended: longest gap \(Int(gap / .milliseconds(1))) ms; saves in the \
+            second store: \(saves.count), \
             median \(text(median)), p99 \(text(saves[saves.count * 99 / 100])), longest \(text(saves[saves.count - 1]))
             """
     }
