@@ -9,7 +9,7 @@ struct ForgeLab: AsyncParsableCommand {
         subcommands: [
             DeterminismCommand.self, FuzzCommand.self, FuzzChildCommand.self, FuzzLogsCommand.self,
             FuzzLogsChildCommand.self, CrashCommand.self, ServeCommand.self, CallCommand.self, CodingCommand.self,
-            HeartbeatCommand.self, WaitCostsCommand.self, LatenciesCommand.self, StoppedVictimCommand.self,
-            StoppedObserverCommand.self,
+            HeartbeatCommand.self, WaitCostsCommand.self, LatenciesCommand.self, WakeUpsCommand.self,
+            WakeUpsObserverCommand.self, StoppedVictimCommand.self, StoppedObserverCommand.self,
         ] + platformCommands)
 }
