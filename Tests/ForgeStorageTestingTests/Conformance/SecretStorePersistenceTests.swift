@@ -40,6 +40,15 @@ struct SecretStorePersistenceTests {
         }
     }
 
+    @Test("alone detect a store that reads once if it finds secrets")
+    func alone() async {
+        let report = await ConformanceSuite.secretStorePersistence.run(on: "broken") {
+            BrokenSecretLocation(.readsOnceWhenFilled).location
+        }
+        #expect(
+            report.violations.map(\.check) == [BrokenSecretLocation.Defect.readsOnceWhenFilled.rawValue], "\(report)")
+    }
+
     @Test("have a defect each")
     func completeness() {
         let planted = BrokenSecretLocation.Defect.allCases.map(\.rawValue)
