@@ -66,7 +66,7 @@ final class Notebook: KVStoring {
         do {
             encoded = try coder.encode(value)
         } catch {
-            throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
+            throw KVStoreError(.unencodable, .set, key: key.name, underlying: CodingFailure(.encode, describing: error))
         }
         values.withLock { $0[name] = encoded }
     }
@@ -94,7 +94,8 @@ extension Notebook: KVRawStoring {
         do {
             return try coder.decode(T.self, from: encoded)
         } catch {
-            throw KVStoreError(.undecodable, .read, key: key.name, underlying: error)
+            throw KVStoreError(
+                .undecodable, .read, key: key.name, underlying: CodingFailure(.decode, describing: error))
         }
     }
 

@@ -9,7 +9,11 @@
 /// - Present, absent, undecodable and unavailable are distinct results: nil means only that there is no such secret;
 ///   the others throw. A stored nil of an optional type is a value.
 /// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``.
-/// - No error, description, reflection or log contains a value or an encryption key.
+/// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
+///   `CodingFailure(_:describing:)` of `ForgeCoding`, which drops what it quotes, and clear its coding path, which may
+///   hold keys of a dictionary; a type with stored values needs an empty `customMirror` (`CustomReflectable`).
+/// - No code of a value (`encode(to:)`, `init(from:)`) runs under a lock of the store: it may call the same store, also
+///   from another thread.
 /// - All calls are thread-safe. They block the calling thread while the storage is busy.
 public protocol CryptStoring: Sendable {
     /// The value of a secret, nil if there is none.
@@ -19,16 +23,17 @@ public protocol CryptStoring: Sendable {
 
     /// Stores a value with the key's accessibility, replacing the previous one.
     ///
-    /// - Throws: ``CryptError``; `.unencodable` or `.tooLarge` for a value that cannot be stored.
+    /// - Throws: ``CryptError``; `.unencodable` for a value that cannot be encoded, `.tooLarge` if the encoded value, as
+    ///   ``rawValue(named:)`` returns it, has more than 16 MiB; the name does not count.
     func set<Value>(_ value: Value, for key: CryptKey<Value>) throws
 
-    /// Removes a secret; succeeds if there is none.
+    /// Removes a secret, whatever the type of its value; succeeds if there is none.
     func delete<Value>(_ key: CryptKey<Value>) throws
 
     /// Whether there is a value of any type.
     func contains<Value>(_ key: CryptKey<Value>) throws -> Bool
 
-    /// Removes every secret of this store.
+    /// Removes every secret of this store, of every accessibility.
     func deleteAll() throws
 
     /// Stores a value if the secret is absent; a value of any type counts as present.
@@ -41,19 +46,24 @@ public protocol CryptStoring: Sendable {
     /// ```
     ///
     /// - Returns: Whether the value was stored.
-    /// - Throws: ``CryptError``, as ``set(_:for:)``.
+    /// - Throws: ``CryptError``, as ``set(_:for:)``. Whether a value that cannot be stored is refused also if the secret
+    ///   is present is up to the store; the stores of this module refuse it.
     @discardableResult
     func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool
 
     // MARK: For tools
 
-    /// The names of all secrets, in byte order.
+    /// The names of all secrets, in the order of their UTF-8 bytes, which is not that of Swift's strings.
     func keys() throws -> [String]
 
-    /// The encoded value of a secret, before encryption; nil if there is none.
+    /// The encoded value of a secret, by `ValueCoder` of `ForgeCoding`, before encryption; nil if there is none.
     func rawValue(named name: String) throws -> [UInt8]?
 
-    /// Stores bytes from ``rawValue(named:)`` or from the value coder.
+    /// Stores bytes from ``rawValue(named:)`` or from the value coder, replacing the previous value.
+    ///
+    /// The bytes are stored as they are; only reading them typed finds out that they are no encoded value.
+    ///
+    /// - Throws: ``CryptError``; `.invalidKey` for a name that the other calls refuse, `.tooLarge` for more than 16 MiB.
     func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws
 
     /// Removes a secret by its name alone; succeeds if there is none.

@@ -7,26 +7,42 @@ package import SystemPackage
 /// its tests, or a type of the app's own. The six calls are the only requirements.
 ///
 /// A file URL is interpreted byte for byte: `~` is an ordinary name, and a percent escape is decoded exactly once. A
-/// URL that is not a path (another scheme, another host, an escaped NUL or slash) is refused with `EINVAL`.
+/// relative URL leads where its absolute URL does. `..` is resolved by the file system after the links before it
+/// (`path_resolution(7)`), never in the text of the path. A URL that is not a path (another scheme, another host, an
+/// escaped NUL or slash) is refused by every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other
+/// errors is up to the implementation.
+///
+/// All calls are thread-safe, and several threads may use one directory at once.
 public protocol FileSystemProtocol: Sendable {
-    /// Whether a file exists at `path`, following symbolic links.
+    /// Whether a file or a directory exists at `path`, following symbolic links.
     ///
-    /// `false` also if the lookup failed. Where that matters, read the file and examine the error.
+    /// `false` also if the lookup failed, for instance in a cycle of links. Where that matters, read the file and examine
+    /// the error.
     func fileExists(atPath path: String) -> Bool
 
     /// Creates a directory.
     ///
+    /// Several threads and processes may create the same directory, or the same parents, at once.
+    ///
     /// - Parameters:
-    ///   - url: The directory to create.
+    ///   - url: The directory to create. The implementations of this module take a link to a directory for one that
+    ///     exists, and refuse a link to nothing.
     ///   - withIntermediateDirectories: Whether to create missing parents too; a directory that already exists is then
     ///     a success.
     /// - Throws: An error if there is no such directory afterwards, or if it existed and no parents were requested.
+    ///   Parents that were created before the failure are kept.
     func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws
 
     /// Stores `data` as the whole content of the file at `url`, creating it if it is missing.
     ///
+    /// A symbolic link is followed: the content of its target is replaced, and the link is kept. Whether the target of a
+    /// link to nothing is created is up to the implementation; those of this module create it.
+    ///
     /// The implementations of this module replace the file atomically: a reader, and a crash, see the old content or
     /// the new, never a mixture. If the call throws, the old content is kept.
+    ///
+    /// - Throws: An error also if the parent is missing, which is not created, and if `url` leads to a directory, even
+    ///   an empty one.
     func write(_ data: Data, to url: URL) throws
 
     /// The whole content of the file at `url`.
@@ -41,6 +57,9 @@ public protocol FileSystemProtocol: Sendable {
     func removeItem(at url: URL) throws
 
     /// The URLs of the entries of the directory at `url`, without subdirectories' entries, in no particular order.
+    ///
+    /// Each is a file URL that leads to its entry, with the bytes of the name percent-escaped where necessary, also if
+    /// they are not UTF-8. It may have a final slash or a base: compare names, not URLs.
     func contentsOfDirectory(at url: URL) throws -> [URL]
 }
 

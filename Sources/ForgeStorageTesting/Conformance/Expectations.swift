@@ -35,6 +35,16 @@ package func expectError<Failure: Error, Result>(
     throw ConformanceViolation("\(what): expected \(type), but nothing was thrown\(returned)", file: file, line: line)
 }
 
+extension String {
+    /// The text in quotes, everything but printable ASCII escaped, so that names with equal characters differ; a long
+    /// one shortened.
+    var escaped: String {
+        let shown = unicodeScalars.prefix(48).map { $0.escaped(asASCII: true) }.joined()
+        let count = utf8.count
+        return "\"\(shown)\"" + (unicodeScalars.count > 48 ? "… (\(count) bytes)" : "")
+    }
+}
+
 /// The value that the checks of storages store.
 let hello = Data("hello world".utf8)
 

@@ -1,34 +1,6 @@
-public import ForgeFileSystem
-public import Foundation
-
-/// An implementation of `FileSystemProtocol` and what the checks do with it.
-public struct FileOperationsUnderTest: Sendable {
-    /// The implementation.
-    public var fileSystem: any FileSystemProtocol
-
-    /// The URL of an empty directory for the check.
-    public var directory: URL
-
-    /// Creates a symbolic link at a URL to another, for the checks that need ``ConformanceCapability/symbolicLinks``.
-    public var makeSymbolicLink: (@Sendable (_ url: URL, _ target: URL) throws -> Void)?
-
-    /// Leaves less than a mebibyte free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
-    public var fillDevice: (@Sendable () throws -> Void)?
-
-    /// Creates a subject.
-    public init(_ fileSystem: any FileSystemProtocol, directory: URL) {
-        self.fileSystem = fileSystem
-        self.directory = directory
-    }
-}
-
-extension ConformanceCapability {
-    /// There are symbolic links (``FileOperationsUnderTest/makeSymbolicLink``).
-    public static let symbolicLinks = ConformanceCapability("symbolic links")
-
-    /// A file is replaced atomically, which `FileSystemProtocol` recommends, but does not require.
-    public static let atomicReplacement = ConformanceCapability("atomic replacement of files")
-}
+import ForgeFileSystem
+import Foundation
+import SystemPackage
 
 extension ConformanceChecks {
     /// The promises of the six operations of `FileSystemProtocol`. Each check needs a new, empty directory.
@@ -255,6 +227,44 @@ extension ConformanceChecks {
                 try subject.expectExists(exists, name)
             }
         },
+        Check("links that form a cycle lead to nothing, and can be removed", needs: [.symbolicLinks]) { subject in
+            for (link, target) in [("b", "c"), ("c", "b"), ("self", "self")] { try subject.link(link, to: target) }
+            for name in ["b", "self", "self/a"] {
+                try subject.expectExists(false, "/" + name)
+                try subject.expectFailure("read(from: \(name)) through a cycle of links") { try subject.content(name) }
+                try subject.expectFailure("contentsOfDirectory(at: \(name)) through a cycle of links") {
+                    try subject.names(in: name)
+                }
+            }
+            for name in ["b", "c", "self"] { try subject.remove(name) }
+            try subject.expectNames([])
+        },
+        Check("two dots after a link lead to the parent of its target", needs: [.symbolicLinks]) { subject in
+            try subject.createDirectory("d/e", parents: true)
+            try subject.link("to e", to: "d/e")
+            for name in ["a", "d/a"] { try subject.write("of " + name, name) }
+            guard let url = subject.url(escaped: "to%20e/../a") else { throw ConformanceViolation("no URL") }
+            let content = String(decoding: try subject.fileSystem.read(from: url), as: UTF8.self)
+            try expectEqual(content, "of d/a", "read(from: \(url)), where \"to e\" is a link to d/e")
+            try subject.fileSystem.write(Data("new content".utf8), to: url)
+            try subject.expectContent("of a", "a")
+            try subject.expectContent("new content", "d/a")
+            try subject.fileSystem.removeItem(at: url)
+            try subject.expectNames(["a", "d", "to e"])
+            try subject.expectExists(false, "/to e/../a")
+        },
+        Check("a write through a link replaces the target's content and keeps the link", needs: [.symbolicLinks]) {
+            subject in
+            try subject.createDirectory("d")
+            try subject.write("old", "d/a")
+            try subject.link("to a", to: "d/a")
+            try subject.write("through the link", "to a")
+            try subject.expectContent("through the link", "d/a")
+            try subject.write("without the link", "d/a")
+            try subject.expectContent("without the link", "to a")
+            try subject.expectNames(["a"], in: "d")
+            try subject.expectNames(["d", "to a"])
+        },
         Check("a removed link is gone, and its target is kept", needs: [.symbolicLinks]) { subject in
             try subject.createDirectory("d")
             for name in ["a", "d/b"] { try subject.write("content", name) }
@@ -289,30 +299,60 @@ extension ConformanceChecks {
             for name in names { try subject.remove(name) }
             try subject.expectNames([])
         },
-        Check("a URL that is not a path is refused by every call") { subject in
-            try subject.write("content", "a")
-            let directory = subject.directory.absoluteString
-            let path = subject.directory.path(percentEncoded: true)
-            let urls = [
-                "https://example.com\(path)a", "file://example.com\(path)a", directory + "a%00", directory + "a%2Fb",
-                directory + "%2E%2E%2Fa",
-            ]
-            for text in urls {
-                guard let url = URL(string: text) else { continue }
-                let calls: [(String, () throws -> Void)] = [
-                    ("write(…, to:", { try subject.fileSystem.write(Data("new".utf8), to: url) }),
-                    ("read(from:", { _ = try subject.fileSystem.read(from: url) }),
-                    ("contentsOfDirectory(at:", { _ = try subject.fileSystem.contentsOfDirectory(at: url) }),
-                    (
-                        "createDirectory(withIntermediateDirectories: true, at:",
-                        { try subject.fileSystem.createDirectory(at: url, withIntermediateDirectories: true) }
-                    ),
-                    ("removeItem(at:", { try subject.fileSystem.removeItem(at: url) }),
-                ]
-                for (call, body) in calls { try subject.expectFailure("\(call) \(text))", body) }
+        Check("canonically equivalent names, and names of another case, are different files", needs: [.bytewiseNames]) {
+            subject in
+            let names = ["\u{E9}", "e\u{301}", "\u{C5}", "A\u{30A}", "\u{212B}", "n", "N"]
+            for name in names { try subject.write("of " + name.escaped, name) }
+            for name in names { try subject.expectContent("of " + name.escaped, name) }
+            try subject.expectNames(names)
+            try subject.remove("\u{E9}")
+            try subject.expectContent("of " + "e\u{301}".escaped, "e\u{301}")
+        },
+        Check("the listed URL of a name that is not UTF-8 leads to the file", needs: [.namesOfAnyBytes]) { subject in
+            guard let url = subject.url(escaped: "a%FFb") else { throw ConformanceViolation("no URL of a%FFb") }
+            try subject.fileSystem.write(Data("content".utf8), to: url)
+            let listed = try subject.fileSystem.contentsOfDirectory(at: subject.directory)
+            try expectEqual(
+                try listed.map { try POSIXPath($0).bytes.split(separator: UInt8(ascii: "/")).last.map { [UInt8]($0) } },
+                [[0x61, 0xFF, 0x62]], "the bytes of the names of contentsOfDirectory(at: \(subject.directory))")
+            for url in listed {
+                let content = String(decoding: try subject.fileSystem.read(from: url), as: UTF8.self)
+                try expectEqual(content, "content", "read(from: \(url)), a listed URL")
+                try subject.fileSystem.removeItem(at: url)
             }
-            try subject.expectNames(["a"])
-            try subject.expectContent("content", "a")
+            try subject.expectNames([])
+        },
+        Check("a URL with a base leads where its absolute path does") { subject in
+            try subject.createDirectory("d")
+            let base = subject.url("d", isDirectory: true)
+            for (relative, name) in [("a%20b", "d/a b"), ("../c", "c")] {
+                guard let url = URL(string: relative, relativeTo: base) else { continue }
+                try subject.fileSystem.write(Data("of \(name)".utf8), to: url)
+                try subject.expectContent("of \(name)", name)
+                let content = String(decoding: try subject.fileSystem.read(from: url), as: UTF8.self)
+                try expectEqual(content, "of \(name)", "read(from: \(url))")
+                try subject.fileSystem.removeItem(at: url)
+                try subject.fileSystem.createDirectory(at: url, withIntermediateDirectories: false)
+                try subject.write("below", name + "/b")
+                guard let url = URL(string: relative + "/", relativeTo: base) else { continue }
+                try subject.expectNames(["b"], at: url)
+            }
+            try subject.expectNames(["c", "d"])
+        },
+        Check("a URL that is not a path is refused by every call") { subject in
+            try subject.createDirectory("d")
+            for name in ["a", "d/a"] { try subject.write("content", name) }
+            for (call, body) in subject.refusedCalls() { try subject.expectFailure(call, body) }
+            try subject.expectNames(["a", "d"])
+            for name in ["a", "d/a"] { try subject.expectContent("content", name) }
+        },
+        Check("a URL that is not a path is refused with EINVAL") { subject in
+            for (call, body) in subject.refusedCalls() {
+                let error = try subject.expectFailure(call, body)
+                try expect(
+                    (error as? FileSystemError)?.errno == .invalidArgument,
+                    "\(call): expected a FileSystemError with EINVAL, got \(error)")
+            }
         },
         Check("a directory is the same with and without a final slash") { subject in
             for (index, hints) in [(0, (true, false)), (1, (false, true))] {
@@ -345,6 +385,25 @@ extension ConformanceChecks {
                 for number in 0..<25 { try subject.expectContent("\(writer).\(number)", "d\(writer)/\(number)") }
             }
         },
+        Check("concurrent writers of different files in one directory lose none") { subject in
+            try subject.createDirectory("shared")
+            let names = (0..<4).map { writer in (0..<25).map { "\(writer).\($0)" } }
+            try subject.atOnce(4, "write(…, to: different files of one directory)") { writer in
+                for name in names[writer] { try subject.write("of " + name, "shared/" + name) }
+            }
+            for name in names.joined() { try subject.expectContent("of " + name, "shared/" + name) }
+            try subject.expectNames(names.flatMap(\.self), in: "shared")
+        },
+        Check("a directory that several threads create at once with its parents is a success for each") { subject in
+            for round in 0..<4 {
+                let name = "shared\(round)/d/e"
+                try subject.atOnce(4, "createDirectory(at: \(name), withIntermediateDirectories: true)") { thread in
+                    try subject.createDirectory(name, parents: true)
+                    try subject.write("\(thread)", "\(name)/\(thread)")
+                }
+                for thread in 0..<4 { try subject.expectContent("\(thread)", "\(name)/\(thread)") }
+            }
+        },
         Check(
             "a file that is read while it is replaced has the old content or the new", needs: [.atomicReplacement]
         ) { subject in
@@ -372,101 +431,4 @@ extension ConformanceChecks {
             }
         },
     ]
-}
-
-extension FileOperationsUnderTest {
-    /// The URL of a relative path below the directory, byte for byte.
-    fileprivate func url(_ name: String, isDirectory: Bool = false) -> URL {
-        let components = name.split(separator: "/")
-        return components.enumerated().reduce(directory) { url, component in
-            let isLast = component.offset == components.count - 1
-            return url.appending(
-                component: String(component.element),
-                directoryHint: isLast && !isDirectory ? .notDirectory : .isDirectory)
-        }
-    }
-
-    /// The path of the directory, followed by a suffix.
-    fileprivate func path(_ suffix: String) throws -> String { String(try POSIXPath(directory)) + suffix }
-
-    fileprivate func write(_ content: String, _ name: String) throws {
-        try fileSystem.write(Data(content.utf8), to: url(name))
-    }
-
-    fileprivate func content(_ name: String) throws -> String {
-        String(decoding: try fileSystem.read(from: url(name)), as: UTF8.self)
-    }
-
-    fileprivate func createDirectory(_ name: String, parents: Bool = false) throws {
-        try fileSystem.createDirectory(at: url(name, isDirectory: true), withIntermediateDirectories: parents)
-    }
-
-    fileprivate func remove(_ name: String) throws { try fileSystem.removeItem(at: url(name)) }
-
-    fileprivate func link(_ name: String, to target: String) throws {
-        guard let makeSymbolicLink else { throw ConformanceViolation("makeSymbolicLink is nil") }
-        try makeSymbolicLink(url(name), url(target))
-    }
-
-    /// The last component of a URL, decoded.
-    fileprivate func name(of url: URL) throws -> String {
-        String(decoding: try POSIXPath(url).bytes.split(separator: UInt8(ascii: "/")).last ?? [], as: UTF8.self)
-    }
-
-    fileprivate func names(in name: String) throws -> [String] {
-        try fileSystem.contentsOfDirectory(at: url(name, isDirectory: true)).map(self.name(of:))
-    }
-
-    fileprivate func expectNames(
-        _ expected: [String], in name: String = "", file: StaticString = #fileID, line: UInt = #line
-    ) throws {
-        try expectNames(expected, at: url(name, isDirectory: true), file: file, line: line)
-    }
-
-    fileprivate func expectNames(
-        _ expected: [String], at url: URL, file: StaticString = #fileID, line: UInt = #line
-    ) throws {
-        func sorted(_ names: [String]) -> [[UInt8]] {
-            names.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
-        }
-        let found = try fileSystem.contentsOfDirectory(at: url).map(name(of:))
-        try expect(
-            sorted(found) == sorted(expected),
-            "contentsOfDirectory(at: \(url)): expected \(expected.sorted()), got \(found.sorted())", file: file,
-            line: line)
-    }
-
-    fileprivate func expectContent(
-        _ expected: String, _ name: String, file: StaticString = #fileID, line: UInt = #line
-    ) throws {
-        let found: String
-        do {
-            found = try content(name)
-        } catch {
-            throw ConformanceViolation(
-                "read(from: \(name)): expected \(expected.debugDescription), got \(error)", file: file, line: line)
-        }
-        try expectEqual(found, expected, "read(from: \(name))", file: file, line: line)
-    }
-
-    fileprivate func expectExists(
-        _ expected: Bool, _ suffix: String, file: StaticString = #fileID, line: UInt = #line
-    ) throws {
-        let path = try path(suffix)
-        try expectEqual(
-            fileSystem.fileExists(atPath: path), expected, "fileExists(atPath: \(path))", file: file, line: line)
-    }
-
-    fileprivate func expectFailure<Result>(
-        _ call: String, file: StaticString = #fileID, line: UInt = #line, _ body: () throws -> Result
-    ) throws {
-        let result: Result
-        do {
-            result = try body()
-        } catch {
-            return
-        }
-        let returned = result is Void ? "success" : "\(result)"
-        throw ConformanceViolation("\(call): expected an error, got \(returned)", file: file, line: line)
-    }
 }

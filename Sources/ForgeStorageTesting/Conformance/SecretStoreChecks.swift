@@ -6,7 +6,8 @@ import Synchronization
 extension ConformanceChecks {
     /// The promises of a secret store; each check needs a new, empty store.
     public static let secretStore: [ConformanceCheck<any CryptStoring>] =
-        secretPresence + secretCreation + secretValues + secretNames + secretFailures + secretConcurrency
+        secretPresence + secretCreation + secretValues + secretNames + secretRawValues + secretFailures
+        + secretConcurrency
 }
 
 extension ConformanceChecks {
@@ -55,15 +56,21 @@ extension ConformanceChecks {
             try expectEqual(try store.get(secretRefresh), "a", "get of the other")
         },
         ConformanceCheck("contains is true exactly while there is a value") { store in
-            try expect(try !store.contains(secretToken), "contains before set")
+            try expectEqual(try store.contains(secretToken), false, "contains(auth.access) before set")
             try store.set("a", for: secretToken)
-            try expect(try store.contains(secretToken), "contains after set")
+            try expectEqual(try store.contains(secretToken), true, "contains(auth.access) after set")
             try store.delete(secretToken)
-            try expect(try !store.contains(secretToken), "contains after delete")
+            try expectEqual(try store.contains(secretToken), false, "contains(auth.access) after delete")
         },
         ConformanceCheck("contains ignores the type of the value") { store in
             try store.set("a", for: secretToken)
-            try expect(try store.contains(CryptKey<Int>(key: secretToken.key)), "contains with another type")
+            let isThere = try store.contains(CryptKey<Int>(key: secretToken.key))
+            try expectEqual(isThere, true, "contains(auth.access as Int) of a String")
+        },
+        ConformanceCheck("a key of another type deletes the secret too") { store in
+            try store.set("a", for: secretToken)
+            try store.delete(CryptKey<Int>(key: secretToken.key))
+            try expectEqual(try store.get(secretToken), nil, "get(auth.access) after delete(auth.access as Int)")
         },
         ConformanceCheck("a secret that was deleted can be set again") { store in
             try store.set("a", for: secretToken)
@@ -76,7 +83,16 @@ extension ConformanceChecks {
             try store.set("b", for: secretRefresh)
             try store.deleteAll()
             try expectEqual(try store.get(secretToken), nil, "get")
-            try expect(try !store.contains(secretRefresh), "contains")
+            try expectEqual(try store.contains(secretRefresh), false, "contains(auth.refresh) after deleteAll")
+        },
+        ConformanceCheck("deleting all removes the secrets of every accessibility") { store in
+            let keys = CryptAccessibility.allCases.map { CryptKey<String>(key: $0.rawValue, accessibility: $0) }
+            for key in keys { try store.set("value", for: key) }
+            try store.deleteAll()
+            for key in keys {
+                try expectEqual(
+                    try store.get(key), nil, "get(\(key.key)) after deleteAll of a secret \(key.accessibility)")
+            }
         },
         ConformanceCheck("deleting all from an empty store succeeds, also repeatedly") { store in
             try store.deleteAll()
@@ -99,7 +115,7 @@ extension ConformanceChecks {
             try store.set("b", for: other)
             try expectEqual(try store.get(CryptKey<String>(key: "k")), "b", "get after setting with another")
             try store.delete(CryptKey<String>(key: "k"))
-            try expect(try !store.contains(other), "contains after delete")
+            try expectEqual(try store.contains(other), false, "contains(k) with another accessibility after delete(k)")
         },
         ConformanceCheck("every accessibility is accepted") { store in
             for accessibility in CryptAccessibility.allCases {
@@ -124,12 +140,14 @@ extension ConformanceChecks {
 extension ConformanceChecks {
     static let secretCreation: [ConformanceCheck<any CryptStoring>] = [
         ConformanceCheck("createIfAbsent stores a value once", needs: [.creationIfAbsent]) { store in
-            try expect(try store.createIfAbsent("first", for: secretToken), "createIfAbsent of an absent secret")
+            try expectEqual(
+                try store.createIfAbsent("first", for: secretToken), true, "createIfAbsent of an absent secret")
             try expectEqual(try store.get(secretToken), "first", "get")
-            try expect(try !store.createIfAbsent("second", for: secretToken), "createIfAbsent of a present secret")
+            try expectEqual(
+                try store.createIfAbsent("second", for: secretToken), false, "createIfAbsent of a present secret")
             try expectEqual(try store.get(secretToken), "first", "get after the second call")
             try store.delete(secretToken)
-            try expect(try store.createIfAbsent("third", for: secretToken), "createIfAbsent after delete")
+            try expectEqual(try store.createIfAbsent("third", for: secretToken), true, "createIfAbsent after delete")
             try expectEqual(try store.get(secretToken), "third", "get after delete")
         },
         ConformanceCheck(
@@ -137,12 +155,13 @@ extension ConformanceChecks {
         ) { store in
             let optional = CryptKey<String?>(key: "optional")
             try store.set(nil, for: optional)
-            try expect(try !store.createIfAbsent("value", for: optional), "createIfAbsent over a stored nil")
+            try expectEqual(try store.createIfAbsent("value", for: optional), false, "createIfAbsent over a stored nil")
             guard let kept = try store.get(optional) else { throw ConformanceViolation("the stored nil is gone") }
             try expectEqual(kept, nil, "get of the stored nil")
             try store.set("text", for: secretToken)
             let number = CryptKey<Int>(key: secretToken.key)
-            try expect(try !store.createIfAbsent(1, for: number), "createIfAbsent over another type")
+            try expectEqual(
+                try store.createIfAbsent(1, for: number), false, "createIfAbsent(auth.access as Int) over a String")
             try expectEqual(try store.get(secretToken), "text", "get of the other type")
         },
         ConformanceCheck("createIfAbsent refuses what set refuses", needs: [.creationIfAbsent]) { store in
@@ -153,7 +172,7 @@ extension ConformanceChecks {
             try await expectSecretError(.unencodable, "createIfAbsent") {
                 try store.createIfAbsent(SecretSamples.Refusing(text: "s3cr3t-marker"), for: key)
             }
-            try expect(try !store.contains(key), "contains after")
+            try expectEqual(try store.contains(key), false, "contains(refusing) after the refused createIfAbsent")
         },
         ConformanceCheck(
             "of concurrent createIfAbsent calls exactly one stores its value", needs: [.creationIfAbsent]
@@ -170,58 +189,6 @@ extension ConformanceChecks {
                 try expectEqual(stored.count, 1, "calls that stored a value")
                 try expectEqual(try store.get(key), stored.first, "get")
             }
-        },
-    ]
-}
-
-extension ConformanceChecks {
-    static let secretNames: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("names are compared byte by byte") { store in
-            let names = ["key", "Key", "KEY", "key ", " key", "key.", "keys", "ke", "\u{E9}", "e\u{301}", "ß", "ss"]
-            for (index, name) in names.enumerated() { try store.set(index, for: CryptKey(key: name)) }
-            for (index, name) in names.enumerated() {
-                try expectEqual(try store.get(CryptKey<Int>(key: name)), index, "name \(index)")
-            }
-        },
-        ConformanceCheck("a name with a special meaning elsewhere is an ordinary name") { store in
-            let names = [
-                "../x", "/etc/passwd", "a/b", "a", ".", "..", "~", "%00", "%2e%2e", "#lock", "con", "\n", "'; DROP",
-                "\\", "*", "🔑", String(repeating: "n", count: 1024),
-            ]
-            for (index, name) in names.enumerated() { try store.set(index, for: CryptKey(key: name)) }
-            for (index, name) in names.enumerated() {
-                try expectEqual(try store.get(CryptKey<Int>(key: name)), index, "name \(index)")
-                try store.delete(CryptKey<Int>(key: name))
-                try expect(try !store.contains(CryptKey<Int>(key: name)), "name \(index) after delete")
-            }
-        },
-        ConformanceCheck("a name that is empty, too long or holds a NUL is refused by every call") { store in
-            for name in ["", String(repeating: "n", count: 1025), "a\u{0}b"] {
-                let key = CryptKey<String>(key: name)
-                try await expectSecretError(.invalidKey, "get") { try store.get(key) }
-                try await expectSecretError(.invalidKey, "set") { try store.set("v", for: key) }
-                try await expectSecretError(.invalidKey, "delete") { try store.delete(key) }
-                try await expectSecretError(.invalidKey, "contains") { try store.contains(key) }
-            }
-        },
-        ConformanceCheck("keys lists every name in byte order", needs: [.keyListing]) { store in
-            try expectEqual(try store.keys(), [], "keys of nothing")
-            for name in ["b", "a/1", "B", "e\u{301}", "a"] { try store.set(1, for: CryptKey(key: name)) }
-            try store.delete(CryptKey<Int>(key: "a/1"))
-            let names = try store.keys().map { Array($0.utf8) }
-            try expectEqual(names, ["B", "a", "b", "e\u{301}"].map { Array($0.utf8) }, "keys")
-        },
-        ConformanceCheck("raw values are those that the typed calls read and write", needs: [.rawValues]) { store in
-            try expectEqual(try store.rawValue(named: "auth.access"), nil, "raw value of nothing")
-            try store.set("token", for: secretToken)
-            guard let raw = try store.rawValue(named: "auth.access") else {
-                throw ConformanceViolation("no raw value of a secret that was set")
-            }
-            try store.setRawValue(raw, named: "auth.refresh", accessibility: .whenUnlocked)
-            try expectEqual(try store.get(secretRefresh), "token", "get of a raw value")
-            try store.deleteValue(named: "auth.refresh")
-            try store.deleteValue(named: "auth.refresh")
-            try expectEqual(try store.get(secretRefresh), nil, "get after deleting by name")
         },
     ]
 }
@@ -267,7 +234,7 @@ extension ConformanceChecks {
             try store.set(nil, for: key)
             guard let stored = try store.get(key) else { throw ConformanceViolation("a stored nil reads as absent") }
             try expectEqual(stored, nil, "get")
-            try expect(try store.contains(key), "contains")
+            try expectEqual(try store.contains(key), true, "contains(optional) of a stored nil")
         },
         ConformanceCheck("a value of one megabyte round-trips") { store in
             try roundTrip(Data.patterned(count: 1_000_000), in: store)
@@ -308,7 +275,7 @@ extension ConformanceChecks {
                 try store.set(SecretSamples.Refusing(text: marker), for: key)
             }
             try expectEqual(try store.get(key)?.text, "fine", "get after")
-            try expect(try store.contains(key), "contains after")
+            try expectEqual(try store.contains(key), true, "contains(refusing) after the refused set")
         },
         ConformanceCheck("a value of more than 16 MiB is refused, and the old one is kept") { store in
             let key = CryptKey<Data>(key: "large")
@@ -328,7 +295,9 @@ extension ConformanceChecks {
             let asRefusing = try await expectSecretError(.undecodable, "get as a type that quotes") {
                 try store.get(CryptKey<SecretSamples.Quoting>(key: secretToken.key))
             }
-            for error in [unencodable, undecodable, asRefusing] { try expectNoMarker(in: error, "an error") }
+            try expectNoMarker(in: unencodable, "the error of set(refusing), .unencodable,")
+            try expectNoMarker(in: undecodable, "the error of get(auth.access as Choice), .undecodable,")
+            try expectNoMarker(in: asRefusing, "the error of get(auth.access as Quoting), .undecodable,")
         },
         ConformanceCheck("no reflection of the store shows a value") { store in
             try store.set(marker, for: secretToken)
@@ -341,23 +310,48 @@ extension ConformanceChecks {
     /// A secret to search for in everything printable.
     private static let marker = "s3cr3t-marker"
 
-    /// Also searches for the marker's bytes as an array prints them.
     private static func expectNoMarker(in subject: Any, _ what: String) throws {
         var dumped = ""
         dump(subject, to: &dumped)
-        let shown = [String(describing: subject), String(reflecting: subject), dumped]
-        let numbers = marker.utf8.prefix(6).map(String.init)
-        for text in shown {
-            try expect(!text.contains(marker), "\(what) shows the value")
-            try expect(!text.contains(numbers.joined(separator: ", ")), "\(what) shows the value's bytes")
-            let lines = text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
-            try expect(!lines.joined().contains("- " + numbers.joined(separator: "- ")), "\(what) dumps the value")
+        let shown = [
+            ("description", String(describing: subject)), ("reflection", String(reflecting: subject)), ("dump", dumped),
+        ]
+        for (form, text) in shown where showsMarker(text) {
+            let properties = Mirror(reflecting: subject).children.filter { showsMarker("\($0.value)") }.map {
+                $0.label ?? "?"
+            }
+            let place = properties.isEmpty ? "" : " in the property " + properties.joined(separator: ", ")
+            throw ConformanceViolation("\(what) shows the value in its \(form)\(place)")
         }
+    }
+
+    /// Whether a text has the marker, or its bytes as an array prints or dumps them.
+    private static func showsMarker(_ text: String) -> Bool {
+        let numbers = marker.utf8.prefix(6).map(String.init)
+        let lines = text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
+        return text.contains(marker) || text.contains(numbers.joined(separator: ", "))
+            || lines.joined().contains("- " + numbers.joined(separator: "- "))
     }
 
     // MARK: Concurrency
 
     static let secretConcurrency: [ConformanceCheck<any CryptStoring>] = [
+        ConformanceCheck("the code of a value can use the store while the value is set and read") { store in
+            try store.set("other", for: secretToken)
+            try SecretSamples.Asking.asking(store) { value in
+                let key = CryptKey<SecretSamples.Asking>(key: "asking")
+                try store.set(value, for: key)
+                try expectEqual(try store.get(key)?.id, value.id, "get(asking), whose init(from:) reads auth.access")
+            }
+        },
+        ConformanceCheck(
+            "the code of a value can use the store while the value is created", needs: [.creationIfAbsent]
+        ) { store in
+            try SecretSamples.Asking.asking(store) { value in
+                let key = CryptKey<SecretSamples.Asking>(key: "asking")
+                try expectEqual(try store.createIfAbsent(value, for: key), true, "createIfAbsent(asking)")
+            }
+        },
         ConformanceCheck("values set by concurrent threads are all kept") { store in
             let failures = inParallel(4) { thread in
                 for number in 0..<8 { try store.set(thread * 100 + number, for: CryptKey(key: "\(thread).\(number)")) }
@@ -399,69 +393,5 @@ extension ConformanceChecks {
             }
         }
         return failures.all
-    }
-}
-
-/// Values for the checks of secret stores.
-enum SecretSamples {
-    /// A value with fields of several types.
-    struct Account: Codable, Equatable, Sendable {
-        enum Role: Codable, Equatable, Sendable {
-            case guest
-            case member(level: Int)
-        }
-
-        var name: String
-        var tokens: [String: [Int]]
-        var role: Role
-        var nickname: String?
-    }
-
-    /// A type that decodes from a single string; Swift's error for any other quotes it.
-    enum Choice: String, Codable, Sendable {
-        case only
-    }
-
-    /// A value whose encoding may fail with an error that quotes it.
-    struct Refusing: Codable, Sendable {
-        var text: String
-
-        private enum CodingKeys: CodingKey {
-            case text
-        }
-
-        init(text: String) {
-            self.text = text
-        }
-
-        func encode(to encoder: any Encoder) throws {
-            guard text == "fine" else {
-                throw EncodingError.invalidValue(text, .init(codingPath: [], debugDescription: "refused: \(text)"))
-            }
-            var container = encoder.container(keyedBy: CodingKeys.self)
-            try container.encode(text, forKey: .text)
-        }
-    }
-
-    /// A value whose decoding fails with an error that quotes its input.
-    struct Quoting: Codable, Sendable {
-        struct Refusal: Error {
-            var text: String
-        }
-
-        init(from decoder: any Decoder) throws {
-            throw Refusal(text: try decoder.singleValueContainer().decode(String.self))
-        }
-    }
-
-    /// The failures of several threads.
-    final class Failures: Sendable {
-        private let list = Mutex<[String]>([])
-
-        func append(_ failure: String) {
-            list.withLock { $0.append(failure) }
-        }
-
-        var all: [String] { list.withLock { $0 } }
     }
 }

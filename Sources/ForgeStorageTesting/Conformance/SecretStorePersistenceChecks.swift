@@ -92,6 +92,16 @@ extension ConformanceChecks {
                 try expectEqual(try first.get(key("a")), nil, "get(a) of the first store after delete(a)")
             }
         },
+        ConformanceCheck("a store that is opened after a write sees the later ones of another store") { location in
+            let first = try location.open()
+            for name in ["a", "b"] { try first.set("before", for: key(name)) }
+            let second = try location.open()
+            try expectEqual(try second.get(key("a")), "before", "get(a) of the second store")
+            try first.set("after", for: key("a"))
+            try first.delete(key("b"))
+            try expectEqual(try second.get(key("a")), "after", "get(a) of the second store after set(a) of the first")
+            try expectEqual(try second.get(key("b")), nil, "get(b) of the second store after delete(b) of the first")
+        },
         ConformanceCheck("only one of two stores creates a secret", needs: [.creationIfAbsent]) { location in
             let (first, second) = (try location.open(), try location.open())
             try expect(try first.createIfAbsent("first", for: key("a")), "createIfAbsent of the first: expected true")

@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
@@ -37,12 +38,23 @@ final class BrokenFileOperations: FileSystemProtocol {
         case removesThroughLinks = "a tree is removed without what links in it lead to"
         case decodesTwice = "a name is used byte for byte, and a percent escape is decoded once"
         case ignoresSchemes = "a URL that is not a path is refused by every call"
+        case foldsNames = "canonically equivalent names, and names of another case, are different files"
+        case repairsNames = "the listed URL of a name that is not UTF-8 leads to the file"
+        case ignoresBases = "a URL with a base leads where its absolute path does"
+        case hidesReasons = "a URL that is not a path is refused with EINVAL"
+        case findsCycles = "links that form a cycle lead to nothing, and can be removed"
+        case resolvesDotsFirst = "two dots after a link lead to the parent of its target"
+        case replacesLinks = "a write through a link replaces the target's content and keeps the link"
+        case sharesTemporaryFile = "concurrent writers of different files in one directory lose none"
+        case createsAfterLooking =
+            "a directory that several threads create at once with its parents is a success for each"
         case mindsSlashes = "a directory is the same with and without a final slash"
         case losesParallelWrites = "concurrent writers of different files do not interfere"
         case writesInPlace = "a file that is read while it is replaced has the old content or the new"
     }
 
     private struct Memory {
+        var temporary = Data()
         var read: Set<String> = []
         var removed: Set<String> = []
     }
@@ -52,6 +64,7 @@ final class BrokenFileOperations: FileSystemProtocol {
     private let defect: Defect?
     private let base: InMemoryFileSystem
     private let memory = Mutex(Memory())
+    private let meeting = Meeting()
 
     init(_ defect: Defect?) throws {
         self.defect = defect
@@ -84,6 +97,22 @@ final class BrokenFileOperations: FileSystemProtocol {
         do { return try !POSIXPath(url).isEmpty } catch { return false }
     }
 
+    private func isCycle(_ path: String) -> Bool {
+        do {
+            _ = try base.status(POSIXPath(path))
+            return false
+        } catch {
+            return error.errno == .tooManySymbolicLinkLevels
+        }
+    }
+
+    /// Replaces every error by one without a reason.
+    private func hidingReasons<Result>(_ url: URL, _ body: () throws -> Result) throws -> Result {
+        do { return try body() } catch  where defect == .hidesReasons && !isPath(url) {
+            throw CocoaError(.fileReadUnknown)
+        }
+    }
+
     private func discard(_ body: () throws -> Void) {
         do { try body() } catch {}
     }
@@ -91,17 +120,30 @@ final class BrokenFileOperations: FileSystemProtocol {
     /// The URL of the file that a call uses.
     private func used(_ url: URL) -> URL {
         switch defect {
-        case .decodesTwice where isPath(url):
+        case .decodesTwice where isPath(url) && !url.path(percentEncoded: false).isEmpty:
             url.path(percentEncoded: false).removingPercentEncoding.map { URL(filePath: $0) } ?? url
+        case .foldsNames where isPath(url): folded(url)
+        case .ignoresBases where url.baseURL?.lastPathComponent == "d" && !url.relativePath.hasPrefix("/"):
+            URL(filePath: "/root/d/x/" + url.relativePath)
+        case .resolvesDotsFirst where url.path(percentEncoded: false).contains("to e/../"):
+            Self.directory.appending(component: url.lastPathComponent)
         case .ignoresSchemes where url.scheme == "https": URL(filePath: url.path(percentEncoded: false))
         default: url
         }
+    }
+
+    /// The URL of the composed form of a path that has another.
+    private func folded(_ url: URL) -> URL {
+        let path = url.path(percentEncoded: false)
+        let composed = path.precomposedStringWithCanonicalMapping
+        return path.utf8.elementsEqual(composed.utf8) ? url : URL(filePath: composed)
     }
 
     func fileExists(atPath path: String) -> Bool {
         switch defect {
         case .findsFilesOnly:
             base.fileExists(atPath: path) && type(POSIXPath(path), followsLinks: false) != .directory
+        case .findsCycles where isCycle(path): true
         case .findsLinksToNothing: type(POSIXPath(path), followsLinks: false) != nil
         default: base.fileExists(atPath: path)
         }
@@ -113,10 +155,16 @@ final class BrokenFileOperations: FileSystemProtocol {
         case .alwaysCreatesParents where type(url) == nil && type(url.deletingLastPathComponent()) == nil:
             try base.createDirectory(at: url, withIntermediateDirectories: true)
         case .acceptsExisting where type(url) == .directory: break
+        case .createsAfterLooking
+        where parents && type(url) == nil && url.path(percentEncoded: false).contains("shared"):
+            meeting.meet()
+            try base.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try base.createDirectory(at: url, withIntermediateDirectories: false)
         case .takesFilesForDirectories where type(url) == .regular: break
         case .mindsSlashes where parents && type(url) == .directory && !url.hasDirectoryPath:
             throw FileSystemError(.createDirectory, .fileExists)
-        default: try base.createDirectory(at: url, withIntermediateDirectories: parents)
+        default:
+            try hidingReasons(url) { try base.createDirectory(at: url, withIntermediateDirectories: parents) }
         }
         if defect == .createsWithHiddenFile, url.lastPathComponent == "f" {
             try base.write(Data(), to: url.appending(component: ".hidden"))
@@ -144,6 +192,11 @@ final class BrokenFileOperations: FileSystemProtocol {
             try base.createDirectory(at: parent, withIntermediateDirectories: false)
         case .truncatesFirst where data.count >= 1 << 20:
             if type(url) == .regular { try base.write(Data(), to: url) }
+        case .replacesLinks where type(url, followsLinks: false) == .symbolicLink: try base.removeItem(at: url)
+        case .sharesTemporaryFile where parent.lastPathComponent == "shared":
+            memory.withLock { $0.temporary = data }
+            meeting.meet()
+            data = memory.withLock { $0.temporary }
         case .losesParallelWrites where url.path(percentEncoded: false).hasSuffix("d3/7"): return
         case .writesInPlace where type(url) == .regular && data.count == 30_000:
             let middle = data.count / 2
@@ -152,7 +205,7 @@ final class BrokenFileOperations: FileSystemProtocol {
         }
         if defect == .buriesNames, memory.withLock({ $0.removed.contains(url.path(percentEncoded: false)) }) { return }
         memory.withLock { _ = $0.read.remove(url.path(percentEncoded: false)) }
-        try base.write(data, to: url)
+        try hidingReasons(url) { try base.write(data, to: url) }
     }
 
     func read(from url: URL) throws -> Data {
@@ -162,7 +215,7 @@ final class BrokenFileOperations: FileSystemProtocol {
             let isFirst = memory.withLock { $0.read.insert(url.path(percentEncoded: false)).inserted }
             guard isFirst else { return Data() }
         }
-        return try base.read(from: url)
+        return try hidingReasons(url) { try base.read(from: url) }
     }
 
     func removeItem(at url: URL) throws {
@@ -187,7 +240,7 @@ final class BrokenFileOperations: FileSystemProtocol {
             default: nil
             }
         if kind == nil, defect == .removesNothing, isPath(url) { return }
-        try base.removeItem(at: url)
+        try hidingReasons(url) { try base.removeItem(at: url) }
         guard let kind, kind == removesPrefix else { return }
         for entry in try base.contentsOfDirectory(at: url.deletingLastPathComponent())
         where entry.lastPathComponent.hasPrefix(url.lastPathComponent) && type(entry) == kind {
@@ -202,9 +255,13 @@ final class BrokenFileOperations: FileSystemProtocol {
         {
             return []
         }
-        if defect == .mindsSlashes, !url.hasDirectoryPath { throw FileSystemError(.list, .notDirectory) }
-        let entries = try base.contentsOfDirectory(at: url)
+        if defect == .mindsSlashes, isPath(url), !url.hasDirectoryPath { throw FileSystemError(.list, .notDirectory) }
+        let entries = try hidingReasons(url) { try base.contentsOfDirectory(at: url) }
         switch defect {
+        case .repairsNames:
+            return entries.map { url in
+                url.absoluteString.contains("%FF") ? Self.directory.appending(component: "a\u{FFFD}b") : url
+            }
         case .hidesDotFiles: return entries.filter { !$0.lastPathComponent.hasPrefix(".") }
         case .listsUnescapedURLs:
             return entries.map { $0.lastPathComponent.contains("%") ? URL(filePath: "/" + $0.lastPathComponent) : $0 }
@@ -213,14 +270,81 @@ final class BrokenFileOperations: FileSystemProtocol {
     }
 }
 
+/// Two threads meet here once; afterwards no thread waits.
+private final class Meeting: Sendable {
+    private let count = Mutex(0)
+    private let second = DispatchSemaphore(value: 0)
+
+    /// The first caller waits for the second one, at most five seconds.
+    func meet() {
+        let number = count.withLock { count in
+            count += 1
+            return count
+        }
+        if number == 1 { _ = second.wait(timeout: .now() + 5) }
+        if number == 2 { second.signal() }
+    }
+}
+
+/// File operations in memory that record the paths of URLs that lead out of a directory, however they are decoded.
+final class RecordingFileOperations: FileSystemProtocol {
+    private let base: InMemoryFileSystem
+    private let root: String
+    private let paths = Mutex<[String]>([])
+
+    init(_ base: InMemoryFileSystem, root: String) {
+        self.base = base
+        self.root = root
+    }
+
+    var outside: [String] { paths.withLock { $0 } }
+
+    private func recorded(_ url: URL) -> URL {
+        // Decoded without any refusal.
+        var bytes: [UInt8] = []
+        var encoded = url.absoluteURL.path(percentEncoded: true).utf8[...]
+        while let byte = encoded.popFirst() {
+            let escaped =
+                byte == UInt8(ascii: "%") ? UInt8(String(decoding: encoded.prefix(2), as: UTF8.self), radix: 16) : nil
+            if escaped != nil { encoded = encoded.dropFirst(2) }
+            bytes.append(escaped ?? byte)
+        }
+        record(String(decoding: bytes, as: UTF8.self))
+        return url
+    }
+
+    private func record(_ path: String) {
+        var components: [Substring] = []
+        for component in path.split(separator: "/") where component != "." {
+            if component == ".." { components = components.dropLast() } else { components.append(component) }
+        }
+        let resolved = "/" + components.joined(separator: "/")
+        if resolved != root, !resolved.hasPrefix(root + "/") { paths.withLock { $0.append(path) } }
+    }
+
+    func fileExists(atPath path: String) -> Bool { base.fileExists(atPath: path) }
+
+    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
+        try base.createDirectory(at: recorded(url), withIntermediateDirectories: withIntermediateDirectories)
+    }
+
+    func write(_ data: Data, to url: URL) throws { try base.write(data, to: recorded(url)) }
+
+    func read(from url: URL) throws -> Data { try base.read(from: recorded(url)) }
+
+    func removeItem(at url: URL) throws { try base.removeItem(at: recorded(url)) }
+
+    func contentsOfDirectory(at url: URL) throws -> [URL] { try base.contentsOfDirectory(at: recorded(url)) }
+}
+
 /// File operations by Foundation, as an app would write them from the documentation alone.
 struct FoundationFileOperations: FileSystemProtocol {
     private func checked(_ url: URL) throws -> URL {
         let text = url.absoluteString.lowercased()
         guard url.isFileURL, url.host(percentEncoded: false)?.isEmpty ?? true, !text.contains("%00"),
             !text.contains("%2f")
-        else { throw CocoaError(.fileReadUnsupportedScheme) }
-        return url
+        else { throw FileSystemError(.resolve, .invalidArgument) }
+        return url.absoluteURL
     }
 
     func fileExists(atPath path: String) -> Bool {
@@ -232,7 +356,9 @@ struct FoundationFileOperations: FileSystemProtocol {
             at: checked(url), withIntermediateDirectories: withIntermediateDirectories)
     }
 
-    func write(_ data: Data, to url: URL) throws { try data.write(to: checked(url), options: .atomic) }
+    func write(_ data: Data, to url: URL) throws {
+        try data.write(to: checked(url).resolvingSymlinksInPath(), options: .atomic)
+    }
 
     func read(from url: URL) throws -> Data { try Data(contentsOf: checked(url)) }
 

@@ -10,8 +10,11 @@ struct FileOperationTests {
     /// Defects that other checks detect too, since a broken basic operation shows wherever it is used.
     private static let alsoFoundBy: [BrokenFileOperations.Defect: Set<BrokenFileOperations.Defect>] = [
         .readsOnce: [.ignoresSchemes, .writesInPlace],
+        .ignoresSchemes: [.hidesReasons],
+        .findsLinksToNothing: [.findsCycles],
         .hidesDotFiles: [.leavesTemporaryFile, .removesFilesByPrefix],
-        .listsMissingAsEmpty: [.removesDirectoriesByPrefix],
+        .listsMissingAsEmpty: [.removesDirectoriesByPrefix, .findsCycles],
+        .removesFilesByPrefix: [.foldsNames],
     ]
 
     @Test("a wrapper without a defect passes", arguments: checks)
@@ -39,15 +42,33 @@ struct FileOperationTests {
         for options in [
             InMemoryFileSystem.Options(),
             .init(profile: .darwin, isCaseInsensitive: true, isNormalisationInsensitive: true),
-        ] {
+        ] where !options.isNormalisationInsensitive || check.needs.isDisjoint(with: Self.ofBytes) {
             let fileSystem = InMemoryFileSystem(options: options)
-            let directory = BrokenFileOperations.directory
-            try fileSystem.createDirectory(at: directory, withIntermediateDirectories: true)
-            var subject = FileOperationsUnderTest(fileSystem, directory: directory)
-            subject.makeSymbolicLink = { try fileSystem.createSymbolicLink(POSIXPath($0), to: POSIXPath($1)) }
-            subject.fillDevice = { try fileSystem.setQuota(.init(sizeInBytes: fileSystem.usage().sizeInBytes)) }
-            try await check.run(on: subject)
+            try await check.run(on: subject(fileSystem, for: fileSystem, BrokenFileOperations.directory))
         }
+    }
+
+    @Test("stay in their directory, also if its URL has no final slash", arguments: checks)
+    func containment(_ check: ConformanceCheck<FileOperationsUnderTest>) async throws {
+        let fileSystem = InMemoryFileSystem()
+        let recording = RecordingFileOperations(fileSystem, root: "/root/d")
+        let directory = URL(filePath: "/root/d", directoryHint: .notDirectory)
+        try await check.run(on: subject(recording, for: fileSystem, directory))
+        #expect(recording.outside == [])
+    }
+
+    /// The capabilities of a file system whose names are bytes.
+    private static let ofBytes: Set<ConformanceCapability> = [.bytewiseNames, .namesOfAnyBytes]
+
+    /// A subject in a new directory of a file system in memory.
+    private func subject(
+        _ operations: any FileSystemProtocol, for fileSystem: InMemoryFileSystem, _ directory: URL
+    ) throws -> FileOperationsUnderTest {
+        try fileSystem.createDirectory(at: directory, withIntermediateDirectories: true)
+        var subject = FileOperationsUnderTest(operations, directory: directory)
+        subject.makeSymbolicLink = { try fileSystem.createSymbolicLink(POSIXPath($0), to: POSIXPath($1)) }
+        subject.fillDevice = { try fileSystem.setQuota(.init(sizeInBytes: fileSystem.usage().sizeInBytes)) }
+        return subject
     }
 
     @Test("pass on the disk, for this package's file system and for one that calls Foundation", arguments: checks)
@@ -62,8 +83,18 @@ struct FileOperationTests {
             subject.makeSymbolicLink = {
                 try FileManager.default.createSymbolicLink(at: $0, withDestinationURL: $1)
             }
+            // Foundation's URLs lead to names that are UTF-8 only, and disks of Apple's systems fold names.
+            if check.needs.contains(.namesOfAnyBytes), fileSystem is FoundationFileOperations { continue }
+            if try !check.needs.isDisjoint(with: Self.ofBytes) && foldsNames(in: directory) { continue }
             try await check.run(on: subject)
         }
+    }
+
+    private func foldsNames(in directory: URL) throws -> Bool {
+        let (name, folded) = (directory.appending(component: "\u{E9}"), directory.appending(component: "e\u{301}"))
+        try Data().write(to: name)
+        defer { do { try FileManager.default.removeItem(at: name) } catch { Issue.record("\(error)") } }
+        return FileManager.default.fileExists(atPath: folded.path(percentEncoded: false))
     }
 
     @Test("name the call, its arguments, what was expected and what came")
@@ -73,6 +104,12 @@ struct FileOperationTests {
         }
         let messages = report.violations.map(\.description)
         #expect(messages.contains { $0.contains("contentsOfDirectory(at: file:///root/d/): expected [") }, "\(report)")
+        let difference = "expected 66 names, got 63 names; missing: [\"...\", \".d\", \".hidden\"], too many: []"
+        #expect(messages.contains { $0.contains(difference) }, "\(report)")
         #expect(messages.allSatisfy { $0.contains("ForgeStorageTesting/FileOperationChecks.swift:") })
+        let empty = await ConformanceSuite.fileOperations.run(on: "broken") {
+            try BrokenFileOperations.subject(.readsOnce)
+        }
+        #expect("\(empty)".contains("read(from: a): expected \"content\", got \"\""), "\(empty)")
     }
 }

@@ -40,6 +40,15 @@ struct SecretStorePersistenceTests {
         }
     }
 
+    @Test("alone detect a store that reads once if it finds secrets")
+    func alone() async {
+        let report = await ConformanceSuite.secretStorePersistence.run(on: "broken") {
+            BrokenSecretLocation(.readsOnceWhenFilled).location
+        }
+        #expect(
+            report.violations.map(\.check) == [BrokenSecretLocation.Defect.readsOnceWhenFilled.rawValue], "\(report)")
+    }
+
     @Test("have a defect each")
     func completeness() {
         let planted = BrokenSecretLocation.Defect.allCases.map(\.rawValue)
@@ -58,6 +67,7 @@ final class BrokenSecretLocation: Sendable {
         case deletesInMemory = "a deleted secret stays deleted after reopening, and the others are kept"
         case deletesAllInMemory = "deleteAll is kept after reopening, and the location can be filled again"
         case readsOnce = "a store sees what another one over the same location has written and deleted"
+        case readsOnceWhenFilled = "a store that is opened after a write sees the later ones of another store"
         case createsTwice = "only one of two stores creates a secret"
         case overwritesOthers = "concurrent writes of several stores over one location are all kept"
     }
@@ -77,17 +87,21 @@ final class BrokenSecretLocation: Sendable {
     private final class Store: CryptStoring {
         private let place: BrokenSecretLocation
         private let memory: Mutex<Values>
+        private let foundValues: Bool
         private var defect: Defect? { place.defect }
 
         init(_ place: BrokenSecretLocation) {
             self.place = place
-            memory = Mutex(place.disk.withLock { $0 })
+            let values = place.disk.withLock { $0 }
+            foundValues = !values.isEmpty
+            memory = Mutex(values)
         }
 
         /// Calls `body` with what the store has in memory and what is kept.
         private func access<Result>(_ body: (_ memory: inout Values, _ disk: inout Values) -> Result) -> Result {
             place.disk.withLock { disk in
                 memory.withLock { memory in
+                    if defect == .readsOnceWhenFilled, foundValues { return body(&memory, &disk) }
                     if defect != .readsOnce, defect != .createsTwice, defect != .overwritesOthers { memory = disk }
                     return body(&memory, &disk)
                 }
