@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import SystemPackage
 
 /// Opens stores on damaged and forged logs.
 struct FuzzLogsCommand: AsyncParsableCommand {
@@ -105,5 +106,89 @@ private struct LogChild {
             child.terminationStatus == SIGALRM ? "does not end" : "is killed by signal \(child.terminationStatus)"
         lines.append("seed \(seed), case \(number): \(reason)")
         return Outcome(lines: lines, fatalCase: number)
+    }
+}
+
+/// The child process of `fuzz-logs`; if it traps, a file contains the number of the case.
+struct FuzzLogsChildCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "fuzz-logs-child", abstract: "The part of fuzz-logs that opens the logs.", shouldDisplay: false)
+
+    @Argument(help: "The file that receives the number of the current case.") var progress: String
+    @Option var seed: UInt64
+    @Option var first: Int
+    @Option var count: Int
+
+    /// The number of seconds after which a case counts as endless.
+    private static let patience: UInt32 = 20
+
+    /// The number of violations reported in full.
+    private static let toldCount = 10
+
+    func run() throws {
+        let file = try FileDescriptor.open(
+            FilePath(progress), .writeOnly, options: [.create], permissions: .ownerReadWrite)
+        var tally = LogTally()
+        for number in first..<first + count {
+            _ = try withUnsafeBytes(of: number) { try file.writeAll(toAbsoluteOffset: 0, $0) }
+            // Without a handler, the signal ends the process.
+            alarm(Self.patience)
+            let log = LogCase(seed: seed, number: number)
+            do {
+                var trial = LogTrial(log)
+                tally.count(try trial.run(), isForged: log.isForged)
+            } catch {
+                tally.violationCount += 1
+                guard tally.violationCount <= Self.toldCount else { continue }
+                print("seed \(seed), case \(number)\(log.isForged ? ", forged" : ""): \(error)")
+                for line in log.history { print("  \(line)") }
+            }
+        }
+        alarm(0)
+        try file.close()
+        print(tally.line)
+        if tally.violationCount > 0 { throw ExitCode.failure }
+    }
+}
+
+/// Counts of the cases by outcome.
+struct LogTally {
+    private var counts = [Int](repeating: 0, count: LogTrial.Outcome.allCases.count)
+    private var forgedCount = 0
+    var violationCount = 0
+
+    init() {}
+
+    /// Parses the ``line`` that another process printed; nil if it is invalid.
+    init?(line: some StringProtocol) {
+        let numbers = line.split(separator: " ").compactMap { Int($0) }
+        guard line.hasPrefix("tally "), numbers.count == counts.count + 2 else { return nil }
+        counts = Array(numbers.prefix(counts.count))
+        forgedCount = numbers[counts.count]
+        violationCount = numbers[counts.count + 1]
+    }
+
+    var line: String { "tally " + (counts + [forgedCount, violationCount]).map(String.init).joined(separator: " ") }
+
+    mutating func count(_ outcome: LogTrial.Outcome, isForged: Bool) {
+        counts[outcome.rawValue] += 1
+        if isForged { forgedCount += 1 }
+    }
+
+    static func += (tally: inout LogTally, other: LogTally) {
+        for index in tally.counts.indices { tally.counts[index] += other.counts[index] }
+        tally.forgedCount += other.forgedCount
+        tally.violationCount += other.violationCount
+    }
+
+    private subscript(outcome: LogTrial.Outcome) -> Int { counts[outcome.rawValue] }
+
+    var caseCount: Int { counts.reduce(violationCount, +) }
+
+    /// A summary in words.
+    var summary: String {
+        "\(caseCount) logs, \(forgedCount) of them forged: \(self[.clean]) opened clean, \(self[.damaged]) with damage "
+            + "told, \(self[.torn]) torn, \(self[.readOnly]) read-only, \(self[.refused]) refused; "
+            + "\(violationCount) violations"
     }
 }
