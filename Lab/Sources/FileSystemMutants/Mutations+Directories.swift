@@ -1,4 +1,6 @@
 import ForgeFileSystem
+import Foundation
+import Synchronization
 import SystemPackage
 
 extension Mutation {
@@ -139,6 +141,194 @@ extension Mutation {
                 }
                 for entry in names where entry.inode == status.inode {
                     try tree.base.unlink(parent.appending(entry.name), at: directory)
+                }
+            }
+        },
+    ]
+}
+
+extension Mutation {
+    static let listing: [Mutation] = [
+        listing("listings are sorted") { $0.sort { $0.name.bytes.lexicographicallyPrecedes($1.name.bytes) } },
+        listing("listings hold `.`") { $0.append(DirectoryEntry(name: ".", type: .directory, inode: 1)) },
+        listing("listings hold `..`") { $0.insert(DirectoryEntry(name: "..", type: .directory, inode: 1), at: 0) },
+        listing("a long listing ends at 100 names") { $0 = Array($0.prefix(100)) },
+        listing("a listing contains a name twice") { if let first = $0.first { $0.append(first) } },
+        listing("a listing omits the last name") { if $0.count > 1 { $0.removeLast() } },
+        listing("a listing reports every entry as a file") { entries in
+            for index in entries.indices { entries[index].type = .regular }
+        },
+        listing("a listing reports links as files") { entries in
+            for index in entries.indices where entries[index].type == .symbolicLink { entries[index].type = .regular }
+        },
+        listing("a listing has no inode numbers") { entries in
+            for index in entries.indices { entries[index].inode = 0 }
+        },
+        listing("a listing converts names to text") { entries in
+            for index in entries.indices { entries[index].name = POSIXPath(String(entries[index].name)) }
+        },
+        Mutation("a file can be listed") {
+            $0.entries = { (tree, descriptor) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try tree.base.entries(of: descriptor)
+                } catch  where error.errno == .notDirectory {
+                    return []
+                }
+            }
+        },
+        Mutation("listing a file moves its offset") {
+            $0.entries = { (tree, descriptor) throws(FileSystemError) in
+                if tree.call(of: descriptor) != nil { try tree.move(descriptor, to: 0) }
+                return try tree.base.entries(of: descriptor)
+            }
+        },
+        Mutation("a removed directory can be listed") {
+            $0.entries = { (tree, descriptor) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try tree.base.entries(of: descriptor)
+                } catch  where error.errno == .noSuchFileOrDirectory {
+                    return []
+                }
+            }
+        },
+        Mutation("an invalid descriptor has an empty listing") {
+            $0.entries = { (tree, descriptor) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try tree.base.entries(of: descriptor)
+                } catch  where error.errno == .badFileDescriptor {
+                    return []
+                }
+            }
+        },
+        Mutation("a directory can be listed only once") {
+            $0.entries = { (tree, descriptor) throws(FileSystemError) in
+                let inode = try tree.base.status(of: .descriptor(descriptor)).inode
+                let isKnown = tree.notes.cut.withLock { $0.updateValue([], forKey: inode) != nil }
+                return isKnown ? [] : try tree.base.entries(of: descriptor)
+            }
+        },
+    ]
+
+    private static func listing(
+        _ description: String, _ change: @escaping @Sendable (inout [DirectoryEntry]) -> Void
+    ) -> Mutation {
+        Mutation(description) {
+            $0.entries = { (tree, descriptor) throws(FileSystemError) in
+                var entries = try tree.base.entries(of: descriptor)
+                change(&entries)
+                return entries
+            }
+        }
+    }
+}
+
+extension Mutation {
+    static let walking: [Mutation] = [
+        Mutation("slashes after a path are ignored") { $0.path = { $0.withoutTrailingSlashes } },
+        Mutation("slashes after a path are ignored on opening") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                var call = call
+                call.path = call.path.withoutTrailingSlashes
+                return try call(on: tree)
+            }
+        },
+        Mutation("`..` removes the component before it, link or not") {
+            $0.path = { path in
+                var kept: [ArraySlice<UInt8>] = []
+                for part in path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
+                    if part.elementsEqual("..".utf8), let last = kept.last, !last.isEmpty,
+                        !last.elementsEqual("..".utf8)
+                    {
+                        kept.removeLast()
+                    } else {
+                        kept.append(part)
+                    }
+                }
+                return POSIXPath(kept.joined(separator: [UInt8(ascii: "/")]))
+            }
+        },
+        Mutation("`.` is removed from paths") {
+            $0.path = { path in
+                path.count > 1 ? path.mapComponents { $0.elementsEqual(".".utf8) ? nil : Array($0) } : path
+            }
+        },
+        Mutation("names are kept in lower case") {
+            $0.path = { path in
+                path.mapComponents { part in part.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 } }
+            }
+        },
+        Mutation("names are normalised") {
+            $0.path = { path in
+                path.mapComponents { part in
+                    String(validating: part, as: UTF8.self).map { Array($0.precomposedStringWithCanonicalMapping.utf8) }
+                        ?? Array(part)
+                }
+            }
+        },
+        Mutation("bytes that are not UTF-8 are replaced") {
+            $0.path = { path in path.mapComponents { Array(String(decoding: $0, as: UTF8.self).utf8) } }
+        },
+        Mutation("a name that is too long is truncated") { $0.path = { $0.mapComponents { Array($0.prefix(255)) } } },
+        Mutation("a path ends at a NUL") {
+            $0.path = { path in POSIXPath(path.bytes.prefix { $0 != 0 }) }
+        },
+        Mutation("an empty path is the working directory") { $0.path = { $0.isEmpty ? "." : $0 } },
+        Mutation("names have 200 bytes at most") {
+            $0.path = { path in
+                path.mapComponents { $0.count > 200 ? [UInt8](repeating: 0x78, count: 256) : Array($0) }
+            }
+        },
+        Mutation("paths have 4000 bytes at most") {
+            $0.path = { $0.count > 4000 ? POSIXPath([UInt8](repeating: 0x2F, count: 5000)) : $0 }
+        },
+        Mutation("paths may have more than 4095 bytes") {
+            $0.path = { path in
+                guard path.count >= 4096 else { return path }
+                let parts = path.bytes.split(separator: UInt8(ascii: "/"))
+                return POSIXPath([0x2F] + parts.joined(separator: [UInt8(ascii: "/")]))
+            }
+        },
+        Mutation("a chain of 41 links is followed") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try call(on: tree)
+                } catch  where error.errno == .tooManySymbolicLinkLevels {
+                    guard call.resolution.isEmpty, !call.options.contains(.noFollow) else { throw error }
+                    var shorter = call
+                    let target = try tree.base.readSymbolicLink(call.path, at: call.directory)
+                    shorter.path = call.path.splitLast().parent.appending(target)
+                    return try shorter(on: tree)
+                }
+            }
+        },
+        Mutation("a chain of 40 links is too long") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                var path = call.path
+                var links = 0
+                while links < 40, tree.type(path, call.directory) == .symbolicLink {
+                    links += 1
+                    let target = try tree.base.readSymbolicLink(path, at: call.directory)
+                    path = target.isAbsolute ? target : path.splitLast().parent.appending(target)
+                }
+                guard links < 40 else { throw FileSystemError(.open, .tooManySymbolicLinkLevels, path: call.path) }
+                return try call(on: tree)
+            }
+        },
+        Mutation("a cycle of links is reported as a missing file") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try call(on: tree)
+                } catch  where error.errno == .tooManySymbolicLinkLevels {
+                    throw FileSystemError(.open, .noSuchFileOrDirectory, path: call.path)
+                }
+            }
+        },
+        Mutation("a path below a file is reported as missing") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try call(on: tree)
+                } catch  where error.errno == .notDirectory && !call.path.hasTrailingSlash {
+                    throw FileSystemError(.open, .noSuchFileOrDirectory, path: call.path)
                 }
             }
         },
