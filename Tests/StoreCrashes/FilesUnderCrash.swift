@@ -1,5 +1,6 @@
 import ForgeFileStore
 package import ForgeFileSystem
+import ForgeStorage
 import ForgeStorageTesting
 import Foundation
 
@@ -80,6 +81,147 @@ package struct FilesUnderCrash: StoreUnderCrash {
             guard actual == attributes(of: data) else {
                 throw ConformanceViolation("\(file.key) of \(data.count) bytes has the attributes \(actual)")
             }
+        }
+        return found
+    }
+}
+
+/// A ``DiskStorage``, which cannot list its content: the names are known.
+package struct StorageUnderCrash: StoreUnderCrash {
+    package static let vocabulary = StoreVocabulary(
+        names: ["a", "b", "users/1", "users/2", "x/y/z"], others: [.removeAll, .reopen])
+    package static let removesAllAtOnce = false
+
+    private let storage: DiskStorage
+
+    package init(on fileSystem: InMemoryFileSystem) {
+        storage = DiskStorage(path: URL(filePath: "/storage"), fileSystem: fileSystem)
+    }
+
+    package static func isDurable(_ call: StoreCall) -> Bool { true }
+
+    package func perform(_ call: StoreCall) throws {
+        switch call {
+        case .set(let name, let value): try storage.save(value: Data(value.bytes), for: name)
+        case .create(let name, let value):
+            if try self.value(of: name) == nil { try storage.save(value: Data(value.bytes), for: name) }
+        case .remove(let name): try storage.removeValue(for: name)
+        case .removeTree(let prefix):
+            for name in Self.vocabulary.names where name.hasPrefix(prefix + "/") { try storage.removeValue(for: name) }
+        case .removeAll: for name in Self.vocabulary.names { try storage.removeValue(for: name) }
+        case .batch(let changes): for change in changes { try perform(change.call) }
+        case .synchronize, .compact, .reopen, .recovered: break
+        }
+    }
+
+    package func contents() throws -> [String: StoreValue] {
+        var found: [String: StoreValue] = [:]
+        for name in Self.vocabulary.names + ["probe"] { found[name] = try value(of: name) }
+        return found
+    }
+
+    private func value(of name: String) throws -> StoreValue? {
+        do {
+            return try StoreValue(storage.fetchValue(for: name), named: name)
+        } catch StorageError.notFound {
+            return nil
+        }
+    }
+}
+
+/// A ``BoundedCache`` without limits whose calls are all durable.
+package struct CacheUnderCrash: StoreUnderCrash {
+    package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
+    package static let removesAllAtOnce = false
+
+    private struct NotFound: Error {}
+
+    private let cache: BoundedCache<Data>
+
+    package init(on fileSystem: InMemoryFileSystem) throws {
+        var options = CacheOptions()
+        options.disk = .unlimited
+        options.durability = .full
+        cache = try BoundedCache(directory: URL(filePath: "/caches/values"), options: options, fileSystem: fileSystem)
+    }
+
+    package static func isDurable(_ call: StoreCall) -> Bool { true }
+
+    nonisolated(nonsending) package func perform(_ call: StoreCall) async throws {
+        switch call {
+        case .set(let name, let value): try await insert(value, as: name)
+        case .create(let name, let value):
+            if try await self.value(of: name) == nil { try await insert(value, as: name) }
+        case .remove(let name): try await cache.remove(name)
+        case .removeTree(let prefix):
+            for name in Self.vocabulary.names where name.hasPrefix(prefix + "/") { try await cache.remove(name) }
+        case .removeAll: try await cache.purge()
+        case .batch(let changes): for change in changes { try await perform(change.call) }
+        case .synchronize, .compact, .reopen, .recovered: break
+        }
+    }
+
+    nonisolated(nonsending) package func contents() async throws -> [String: StoreValue] {
+        var found: [String: StoreValue] = [:]
+        for name in Self.vocabulary.names + ["probe"] { found[name] = try await value(of: name) }
+        return found
+    }
+
+    nonisolated(nonsending) private func insert(_ value: StoreValue, as name: String) async throws {
+        await cache.insert(Data(value.bytes), for: name)
+        try requireUndamaged()
+    }
+
+    nonisolated(nonsending) private func value(of name: String) async throws -> StoreValue? {
+        do {
+            let value = try await cache.value(for: name) { _ in throw NotFound() }
+            return try value.map { try StoreValue($0, named: name) }
+        } catch is NotFound {
+            return nil
+        }
+    }
+
+    package func requireUndamaged() throws {
+        let count = cache.statistics.errorCount
+        guard count == 0 else { throw ConformanceViolation("\(count) errors were reported") }
+    }
+}
+
+/// An ``ImageCacheManager`` whose calls are all durable.
+package struct ImagesUnderCrash: StoreUnderCrash {
+    package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
+    package static let removesAllAtOnce = false
+
+    private let cache: ImageCacheManager
+
+    package init(on fileSystem: InMemoryFileSystem) {
+        cache = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: URL(filePath: "/caches/images"),
+            now: { Date(timeIntervalSince1970: 0) })
+    }
+
+    package static func isDurable(_ call: StoreCall) -> Bool { true }
+
+    package func perform(_ call: StoreCall) throws {
+        switch call {
+        case .set(let name, let value): try cache.cacheImage(id: name, data: Data(value.bytes))
+        case .create(let name, let value):
+            if try cache.readCachedImage(id: name) == nil { try cache.cacheImage(id: name, data: Data(value.bytes)) }
+        case .remove(let name): try cache.deleteCachedImage(id: name)
+        case .removeTree(let prefix):
+            for name in Self.vocabulary.names where name.hasPrefix(prefix + "/") {
+                try cache.deleteCachedImage(id: name)
+            }
+        case .removeAll: try cache.clearCache()
+        case .batch(let changes): for change in changes { try perform(change.call) }
+        case .synchronize, .compact, .reopen, .recovered: break
+        }
+    }
+
+    package func contents() throws -> [String: StoreValue] {
+        var found: [String: StoreValue] = [:]
+        for name in Self.vocabulary.names + ["probe"] {
+            found[name] = try cache.readCachedImage(id: name).map { try StoreValue($0.data, named: name) }
         }
         return found
     }

@@ -1,7 +1,10 @@
+import ForgeCrypt
 package import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
+import Foundation
 import Logging
+import Synchronization
 
 /// A ``FileKVStore`` that compacts its log often.
 package struct KeyValueUnderCrash: StoreUnderCrash {
@@ -69,5 +72,90 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
     package func requireUndamaged() throws {
         let damage = try store.damageReports().filter { $0.kind != .tail }
         guard damage.isEmpty else { throw ConformanceViolation("takes a crash for damage: \(damage)") }
+    }
+}
+
+/// Two processes that share a ``FileKVStore`` and make their calls in turn.
+package struct SharedKeyValueUnderCrash: StoreUnderCrash {
+    package static let vocabulary = KeyValueUnderCrash.vocabulary
+    package static let removesAllAtOnce = true
+
+    private let processes: Processes
+
+    private final class Processes: Sendable {
+        let stores: [KeyValueUnderCrash]
+        private let turn = Atomic(0)
+
+        init(_ stores: [KeyValueUnderCrash]) {
+            self.stores = stores
+        }
+
+        var next: KeyValueUnderCrash { stores[turn.wrappingAdd(1, ordering: .relaxed).oldValue % stores.count] }
+    }
+
+    package init(on fileSystem: InMemoryFileSystem) throws {
+        // The first store treats every process in the page as dead, the second as alive.
+        let stores = try [fileSystem, fileSystem.process()].enumerated().map { index, process in
+            try KeyValueUnderCrash(on: process) { options in
+                options.sharing = .shared
+                options.processes = ProcessTable(own: ProcessIdentity(id: Int32(index + 1))) { _ in index == 1 }
+            }
+        }
+        processes = Processes(stores)
+    }
+
+    package static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
+
+    package func perform(_ call: StoreCall) throws { try processes.next.perform(call) }
+
+    package func contents() throws -> [String: StoreValue] {
+        let contents = try processes.stores.map { try $0.contents() }
+        guard contents.allSatisfy({ $0 == contents[0] }) else {
+            throw ConformanceViolation("two processes see different values: \(contents)")
+        }
+        return contents[0]
+    }
+
+    package func requireUndamaged() throws {
+        for store in processes.stores { try store.requireUndamaged() }
+    }
+}
+
+/// A ``VaultCrypt`` with its key file in another directory; both, and their parent directories, are created on first
+/// use.
+package struct SecretsUnderCrash: StoreUnderCrash {
+    package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
+    package static let removesAllAtOnce = true
+
+    private let vault: VaultCrypt
+
+    package init(on fileSystem: InMemoryFileSystem) throws {
+        let key = try VaultKeyFile.loadOrCreate(at: URL(filePath: "/keys/key"), fileSystem: fileSystem)
+        vault = try VaultCrypt(at: URL(filePath: "/app/secrets/vault"), key: key, fileSystem: fileSystem)
+    }
+
+    package static func isDurable(_ call: StoreCall) -> Bool { true }
+
+    package func perform(_ call: StoreCall) throws {
+        switch call {
+        case .set(let name, let value): try vault.set(value.text, for: CryptKey(key: name))
+        case .create(let name, let value):
+            let key = CryptKey<String>(key: name)
+            if try !vault.contains(key) { try vault.set(value.text, for: key) }
+        case .remove(let name): try vault.delete(CryptKey<String>(key: name))
+        case .removeTree(let name):
+            for key in try vault.keys() where key.hasPrefix(name + "/") { try vault.delete(CryptKey<String>(key: key)) }
+        case .removeAll: try vault.deleteAll()
+        case .batch(let changes): for change in changes { try perform(change.call) }
+        case .synchronize, .compact, .reopen, .recovered: break
+        }
+    }
+
+    package func contents() throws -> [String: StoreValue] {
+        var found: [String: StoreValue] = [:]
+        for name in try vault.keys() {
+            found[name] = try vault.get(CryptKey<String>(key: name)).map { try StoreValue($0.utf8, named: name) }
+        }
+        return found
     }
 }
