@@ -1,3 +1,5 @@
+import Foundation
+
 #if Etcd || S3
 import Metrics
 package import MetricsTestKit
@@ -11,3 +13,10 @@ package enum SharedMetrics {
     }()
 }
 #endif
+
+/// Runs blocking work on a thread of its own, because the pool has few.
+package func onThread<Success: Sendable>(_ body: @escaping @Sendable () throws -> Success) async throws -> Success {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
+    }
+}
