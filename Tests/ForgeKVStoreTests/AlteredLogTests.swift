@@ -1,8 +1,10 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
-
 @testable import ForgeKVStore
 
 /// A log of which a part was replaced by older bytes, or forged.
@@ -204,5 +206,174 @@ import Testing
         #expect(store.get(key(9)) == 9)
         #expect(recorder.damage.map(\.kind) == [.records])
         #expect(recorder.damage.map(\.offset) == [Int64(batch.lowerBound)])
+    }
+}
+
+/// Logs that another program has extended by a hole.
+@Suite("A sparse log")
+struct SparseLogTests {
+    private let memory = InMemoryFileSystem()
+    private let key = KVKey<Int>("a")
+    private static let size: Int64 = 1 << 40
+
+    /// A file system that fails if more is read than a sparse log contains.
+    private func limited() -> InterceptedFileSystem<InMemoryFileSystem> {
+        let reads = Atomic(0)
+        return InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .read else { return }
+            if reads.wrappingAdd(1, ordering: .relaxed).newValue > 100 { throw FileSystemError(.read, .ioError) }
+        }
+    }
+
+    private func open(_ access: FileKVStore.Access = .readWrite) throws -> FileKVStore {
+        var options = FileKVStore.Options()
+        options.access = access
+        return try FileKVStore(at: "/store", fileSystem: limited(), options: options)
+    }
+
+    @Test("opens in time proportional to its data, not its holes")
+    func opening() throws {
+        do { try FileKVStore(at: "/store", fileSystem: memory).set(key, value: 1) }
+        try memory.truncate(.path("/store/log"), to: Self.size)
+        #expect(try open(.readOnly).read(key) == 1)
+        #expect(try KVInspection(of: URL(filePath: "/store"), fileSystem: limited())?.problems == [])
+        do {
+            let store = try open()
+            #expect(try store.read(key) == 1)
+            try store.set(key, value: 2)
+        }
+        #expect(try open().read(key) == 2)
+        #expect(try memory.status("/store/log").sizeInBytes < Self.size)
+    }
+
+    @Test("is set aside if only the beginning of a header remains")
+    func beginningOfHeader() throws {
+        try memory.createDirectory("/store")
+        let file = try memory.open("/store/log", .writeOnly, options: [.create])
+        try memory.writeBytes(Array("FORGEKV\n".utf8), to: file)
+        try memory.truncate(.descriptor(file), to: Self.size)
+        try memory.close(file)
+        let problems = try KVInspection(of: URL(filePath: "/store"), fileSystem: limited())?.problems
+        #expect(problems == ["the header of the log is damaged"])
+        let store = try open()
+        #expect(try store.keys().isEmpty)
+        #expect(try store.damageReports().map(\.kind) == [.log])
+    }
+
+    @Test("is read to the last data after holes")
+    func dataBehindHoles() throws {
+        let file = try memory.open("/log", .readWrite, options: [.create])
+        let offsets: [Int64] = [0, 5 << 20, (1 << 30) + 1, 1 << 39]
+        for offset in offsets { try memory.writeBytes([1], to: file, at: offset) }
+        try memory.truncate(.descriptor(file), to: Self.size)
+        var reader = LogReader(file, size: Self.size, on: limited())
+        #expect(try reader.contentEnd(from: 0) == 1 << 39 + 1)
+        #expect(try reader.contentEnd(from: 1 << 39 + 1) == 1 << 39 + 1)
+    }
+
+    @Test("is read to the end on a file system that does not report holes")
+    func withoutHoles() throws {
+        let file = try memory.open("/log", .readWrite, options: [.create])
+        for offset in [0, 5 << 20] as [Int64] { try memory.writeBytes([1], to: file, at: offset) }
+        try memory.truncate(.descriptor(file), to: 8 << 20)
+        let unaware = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .seek { throw FileSystemError(.seek, .invalidArgument) }
+        }
+        var reader = LogReader(file, size: 8 << 20, on: unaware)
+        #expect(try reader.contentEnd(from: 0) == 5 << 20 + 1)
+    }
+
+    @Test("on the disk opens at once", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func onDisk() throws {
+        let directory = TemporaryDirectory()
+        do { try FileKVStore(at: directory.url).set(key, value: 1) }
+        let log = try POSIXPath(directory.url).appending("log")
+        do {
+            try SystemFileSystem().truncate(.path(log), to: Self.size)
+        } catch  where error.errno == .fileTooLarge {
+            return  // The file system does not support this size.
+        }
+        #expect(try FileKVStore(at: directory.url).read(key) == 1)
+    }
+}
+
+@Suite("A log with a second hard link, as in a backup made of hard links")
+struct LinkedLogTests {
+    private let memory = InMemoryFileSystem()
+    private let key = KVKey<Int>("a")
+
+    private func open(_ access: FileKVStore.Access) throws -> FileKVStore {
+        var options = FileKVStore.Options()
+        options.access = access
+        return try FileKVStore(at: "/backup", fileSystem: memory, options: options)
+    }
+
+    init() throws {
+        do { try FileKVStore(at: "/store", fileSystem: memory).set(key, value: 1) }
+        try memory.createDirectory("/backup")
+        try memory.link("/store/log", to: "/backup/log")
+    }
+
+    @Test("is read")
+    func reading() throws {
+        #expect(try open(.readOnly).read(key) == 1)
+        let inspection = try #require(try KVInspection(of: URL(filePath: "/backup"), fileSystem: memory))
+        #expect(inspection.keyCount == 1)
+        #expect(inspection.problems.isEmpty)
+    }
+
+    @Test("is not written to")
+    func writing() throws {
+        let log = try memory.readFile("/store/log")
+        let error = #expect(throws: KVStoreError.self) { try open(.readWrite) }
+        #expect((error?.underlying as? FileSystemError)?.errno == .tooManyLinks)
+        #expect(try memory.readFile("/store/log") == log)
+    }
+}
+
+/// Copies as left by backups and synchronisation tools: files of two histories of one store side by side.
+@Suite("A diverged copy of a store") struct DivergedCopyTests {
+    private let fileSystem = InMemoryFileSystem()
+
+    private func open(_ path: POSIXPath) throws -> FileKVStore {
+        var options = IssueRecorder().options()
+        options.reserveLittle()
+        // A shared store has additional files beside its log.
+        options.sharing = .shared
+        return try FileKVStore(at: path, fileSystem: fileSystem, options: options)
+    }
+
+    private func copy(_ name: POSIXPath, from source: POSIXPath, to target: POSIXPath) throws {
+        let bytes = try fileSystem.readFile(source.appending(name))
+        let file = try fileSystem.open(
+            target.appending(name), .writeOnly, options: [.create, .truncate], permissions: .privateFile)
+        try fileSystem.closing(file) { () throws(FileSystemError) in try fileSystem.writeBytes(bytes, to: file) }
+    }
+
+    @Test("has the content of its log, whatever other files of the original are beside it")
+    func foreignFiles() throws {
+        do {
+            let store = try open("/a")
+            for number in 0..<100 { try store.set(KVKey<Int>("common.\(1000 + number)"), value: number) }
+        }
+        try fileSystem.makeDirectories("/b")
+        try copy("log", from: "/a", to: "/b")
+        for (path, name) in [("/a", "original"), ("/b", "diverged")] as [(POSIXPath, String)] {
+            let store = try open(path)
+            for number in 0..<2500 { try store.set(KVKey<Int>("\(name).\(1000 + number)"), value: number) }
+        }
+        let entries = try fileSystem.withDirectory("/a") { directory throws(FileSystemError) in
+            try fileSystem.entries(of: directory)
+        }
+        let others = entries.map(\.name).filter { $0 != "log" && !$0.isStoreMarker }
+        #expect(Set(others) == ["#shared", "#reserve"])
+        for name in others { try copy(name, from: "/a", to: "/b") }
+        let store = try open("/b")
+        for number in 0..<2500 {
+            let key = KVKey<Int>("diverged.\(1000 + number)")
+            #expect(try store.read(key) == number)
+            #expect(try !store.createIfAbsent(key, value: -1))
+        }
+        #expect(try store.keys().count == 2600)
     }
 }

@@ -1,10 +1,11 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
-
 @testable import ForgeKVStore
 
 @Suite("A closed store distinguishes damage to its last record from a torn write")
@@ -120,5 +121,225 @@ extension [UInt8] {
     /// The index of the first occurrence of some bytes after an index.
     fileprivate func firstRange(of bytes: [UInt8], after start: Int) -> Int? {
         indices.dropFirst(start).first { self[$0...].starts(with: bytes) }
+    }
+}
+
+@Suite("Closing a store explicitly") struct ExplicitClosingTests {
+    private let key = KVKey<Int>("a")
+
+    @Test("reads continue, other calls throw, and the store can be reopened", arguments: FileKVStore.Sharing.allCases)
+    func closed(_ sharing: FileKVStore.Sharing) throws {
+        let shared = SharedFixture()
+        let process = shared.process(1)
+        let store = try shared.open(process, sharing)
+        let second = try shared.open(process, sharing)
+        try store.set(key, value: 1)
+        try store.close()
+        try store.close()
+
+        #expect(second.get(key) == 1)
+        #expect(try second.read(key) == 1)
+        #expect(second.contains(key))
+        #expect(try second.keys() == ["a"])
+        #expect(try second.snapshot().count == 1)
+        let calls: [(String, () throws -> Void)] = [
+            ("set", { try second.set(self.key, value: 2) }),
+            ("set text", { try second.set(KVKey<[String]>("b"), value: ["b"]) }),
+            ("set raw", { try second.setRawValue([1], named: "b") }),
+            ("remove", { try second.remove(self.key) }),
+            ("remove raw", { try second.removeValue(named: "a") }),
+            ("remove all", { try second.removeAll() }),
+            ("update", { try second.update(self.key, default: 0) { $0 += 1 } }),
+            ("commit nothing", { try second.commit(KVBatch()) }),
+            ("synchronize", { try second.synchronize() }),
+            ("compact", { try second.compact() }),
+        ]
+        for (name, call) in calls { #expect(code(call) == .unavailable(.closed), "\(name)") }
+
+        // Reopened although both objects still exist; the closed ones show the last content.
+        let third = try shared.open(process, sharing)
+        try third.set(key, value: 3)
+        #expect(try third.read(key) == 3)
+        #expect(second.get(key) == 1)
+        try third.close()
+        #expect(shared.recorder.descriptions.isEmpty)
+    }
+
+    @Test("another process can open the store as soon as it is closed", arguments: FileKVStore.Sharing.allCases)
+    func handedOver(_ sharing: FileKVStore.Sharing) throws {
+        let shared = SharedFixture()
+        let first = shared.process(1)
+        let store = try shared.open(first, sharing)
+        try store.set(key, value: 1)
+        let other = shared.process(2)
+        #expect(code { _ = try shared.open(other, .exclusive) } == .unavailable(.inUse(processID: 1)))
+        try store.close()
+        let next = try shared.open(other, .exclusive)
+        #expect(try next.read(key) == 1)
+        try next.set(key, value: 2)
+        #expect(store.get(key) == 1)
+        try next.close()
+    }
+
+    @Test("all acknowledged writes are durable after closing, despite concurrent writes")
+    func besideWriters() throws {
+        for _ in 0..<20 {
+            let fileSystem = InMemoryFileSystem()
+            let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+            let acknowledged = Atomic(0)
+            DispatchQueue.concurrentPerform(iterations: 3) { thread in
+                if thread == 0 {
+                    do { try store.close() } catch { Issue.record(error) }
+                } else {
+                    for number in 0..<200 {
+                        do {
+                            try store.set(KVKey<Int>("\(thread).\(number)"), value: number)
+                            acknowledged.wrappingAdd(1, ordering: .relaxed)
+                        } catch {
+                            if (error as? KVStoreError)?.code != .unavailable(.closed) { Issue.record(error) }
+                        }
+                    }
+                }
+            }
+            // The store of another process, which sees only the content of the log.
+            let reopened = try FileKVStore(at: "/store", fileSystem: fileSystem.process())
+            #expect(try reopened.keys().count == acknowledged.load(ordering: .relaxed))
+        }
+    }
+
+    @Test("a failed flush is thrown, and the store is closed nevertheless")
+    func failedFlush() throws {
+        let fileSystem = FailingFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+        try store.set(key, value: 1)
+        fileSystem.fail(.synchronize)
+        #expect(code { try store.close() } == .durabilityUnknown)
+        fileSystem.fail(nil)
+        #expect(code { try store.set(key, value: 2) } == .unavailable(.closed))
+        #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 1)
+    }
+
+    @Test(
+        "calls of close during and after a failing one throw its error",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func closingTwice() throws {
+        let fileSystem = FailingFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+        try store.set(key, value: 1)
+        let isFlushing = DispatchSemaphore(value: 0)
+        let mayGoOn = DispatchSemaphore(value: 0)
+        fileSystem.fail { operation, _ in
+            guard operation == .synchronize else { return nil }
+            isFlushing.signal()
+            _ = mayGoOn.wait(timeout: .now() + 20)
+            return .ioError
+        }
+        let codes = Mutex<[KVStoreError.Code?]>([])
+        let group = DispatchGroup()
+        func closeInThread() {
+            group.enter()
+            Thread.detachNewThread {
+                let result = code { try store.close() }
+                codes.withLock { $0.append(result) }
+                group.leave()
+            }
+        }
+        closeInThread()
+        isFlushing.wait()
+        closeInThread()
+        mayGoOn.signal()
+        group.wait()
+        #expect(codes.withLock { $0 } == [.durabilityUnknown, .durabilityUnknown])
+        fileSystem.fail(nil)
+        #expect(code { try store.close() } == .durabilityUnknown)
+    }
+
+    @Test(
+        "closing from a report made by closing throws instead of deadlocking",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func fromClosing() throws {
+        let fileSystem = FailingFileSystem()
+        let opened = Mutex<FileKVStore?>(nil)
+        let codes = Mutex<[KVStoreError.Code?]>([])
+        var options = FileKVStore.Options()
+        options.onIssue = { _ in
+            let result = code { try opened.withLock { $0 }?.close() }
+            codes.withLock { $0.append(result) }
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        opened.withLock { $0 = store }
+        // Mostly outdated, so closing compacts the log, which fails and is reported.
+        for number in 0..<1000 { try store.set(key, value: number) }
+        fileSystem.fail { operation, path in operation == .open && path == "#log-new" ? .ioError : nil }
+        try store.close()
+        #expect(codes.withLock { $0 }.map { $0?.unavailability != nil } == [true])
+        fileSystem.fail(nil)
+        #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 999)
+    }
+
+    @Test(
+        "closing from a background job's report of an issue throws instead of deadlocking",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func fromHandler() throws {
+        let fileSystem = FailingFileSystem()
+        let opened = Mutex<FileKVStore?>(nil)
+        let codes = Mutex<[KVStoreError.Code?]>([])
+        let reported = DispatchSemaphore(value: 0)
+        var options = FileKVStore.Options(compactionFloorInBytes: 0)
+        options.onIssue = { issue in
+            guard case .compactionFailed = issue else { return }
+            let result = code { try opened.withLock { $0 }?.close() }
+            codes.withLock { $0.append(result) }
+            reported.signal()
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        opened.withLock { $0 = store }
+        fileSystem.fail { operation, path in operation == .open && path == "#log-new" ? .ioError : nil }
+        for number in 0..<100 { try store.set(key, value: number) }
+        reported.wait()
+        #expect(codes.withLock { $0.first??.unavailability } != nil)
+        fileSystem.fail(nil)
+        try store.close()
+    }
+
+    @Test("withStore closes the store after success and after an error, and throws the first error")
+    func withStore() async throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("closing-\(UUID())")
+        defer { do { try FileManager.default.removeItem(at: directory) } catch { Issue.record(error) } }
+        var kept: [FileKVStore] = []
+        let value = try FileKVStore.withStore(at: directory) { store in
+            kept.append(store)
+            try store.set(key, value: 1)
+            return store.get(key)
+        }
+        #expect(value == 1)
+        struct Failed: Error {}
+        await #expect(throws: Failed.self) {
+            try await FileKVStore.withStore(at: directory) { store in
+                kept.append(store)
+                try store.set(key, value: 2)
+                await Task.yield()
+                throw Failed()
+            }
+        }
+        for store in kept { #expect(code { try store.set(key, value: 3) } == .unavailable(.closed)) }
+        #expect(try FileKVStore.withStore(at: directory) { try $0.read(key) } == 2)
+    }
+}
+
+@Suite("A store that another process has open") struct InUseTests {
+    @Test("throws an error that says so in one line, names the process and has a property of its own")
+    func error() throws {
+        let fileSystem = InMemoryFileSystem()
+        var options = IssueRecorder().options()
+        options.processes = ProcessTable(own: ProcessIdentity(id: 812), isRunning: { _ in true })
+        let owner = try FileKVStore(at: "/store", fileSystem: fileSystem.process(), options: options)
+        let error = #expect(throws: KVStoreError.self) {
+            try FileKVStore(at: "/store", fileSystem: fileSystem.process(), options: IssueRecorder().options())
+        }
+        withExtendedLifetime(owner) {}
+        #expect(error?.isInUse == true)
+        #expect(error?.description == "open in /store: unavailable: in use by process 812")
+        #expect(KVStoreError(.unavailable(.closed), .set).isInUse == false)
     }
 }

@@ -1,9 +1,10 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import Logging
 import Synchronization
 import SystemPackage
-
+import TestDepth
 @testable import ForgeKVStore
 
 /// A directory on disk for one test, removed when the object is released.
@@ -130,5 +131,101 @@ extension LogRecord {
             }
         }
         bytes += record
+    }
+}
+
+/// A file system whose operations fail according to a rule, before they have any effect.
+final class FailingFileSystem: InterceptingFileSystem {
+    typealias Rule = @Sendable (FileSystemOperation, _ path: POSIXPath?) -> Errno?
+
+    /// The operations that no rule concerns.
+    private static let sound: Set<FileSystemOperation> = [
+        .close, .seek, .copyRange, .setPermissions, .setOwner, .setTimes, .listExtendedAttributes,
+        .readExtendedAttribute, .setExtendedAttribute, .createNode, .createSymbolicLink, .readSymbolicLink, .link,
+        .removeDirectory,
+    ]
+
+    let forwarded: any POSIXFileSystem
+    private let rule = Mutex<Rule?>(nil)
+    private let paths = Mutex<[Descriptor: POSIXPath]>([:])
+
+    init(_ base: any POSIXFileSystem = InMemoryFileSystem()) {
+        forwarded = base
+    }
+
+    /// Sets the rule for later calls; nil lets all calls succeed.
+    func fail(_ newRule: Rule?) { rule.withLock { $0 = newRule } }
+
+    /// Fails every operation of a kind.
+    func fail(_ operation: FileSystemOperation, _ errno: Errno = .ioError) {
+        fail { candidate, _ in candidate == operation ? errno : nil }
+    }
+
+    private func path(_ descriptor: Descriptor) -> POSIXPath? { paths.withLock { $0[descriptor] } }
+
+    private func check(_ operation: FileSystemOperation, _ path: POSIXPath?) throws(FileSystemError) {
+        if let errno = rule.withLock({ $0 })?(operation, path) { throw FileSystemError(operation, errno, path: path) }
+    }
+
+    func intercept(_ call: InterceptedCall) throws(FileSystemError) {
+        guard !Self.sound.contains(call.operation) else { return }
+        try check(call.operation, call.path ?? call.descriptor.flatMap(path))
+    }
+
+    func open(
+        _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
+        options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
+    ) throws(FileSystemError) -> Descriptor {
+        try check(.open, path)
+        let descriptor = try forwarded.open(
+            path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
+        paths.withLock { $0[descriptor] = path }
+        return descriptor
+    }
+
+    func duplicate(_ descriptor: Descriptor) throws(FileSystemError) -> Descriptor {
+        try check(.duplicate, path(descriptor))
+        let duplicate = try forwarded.duplicate(descriptor)
+        paths.withLock { $0[duplicate] = $0[descriptor] }
+        return duplicate
+    }
+
+    func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        let path = path(descriptor)
+        try check(.map, path)
+        return FileMapping(
+            watching: try forwarded.map(descriptor, at: offset, count: count),
+            writeBack: { [self] (mapping) throws(FileSystemError) in
+                try check(.writeBack, path)
+                try mapping.writeBack()
+            })
+    }
+
+    func rename(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor,
+        _ mode: RenameMode
+    ) throws(FileSystemError) {
+        try check(.rename, path)
+        try forwarded.rename(path, at: directory, to: newPath, at: newDirectory, mode)
+        paths.withLock { paths in paths = paths.mapValues { $0 == path ? newPath : $0 } }
+    }
+}
+
+extension FailingCall {
+    /// The error numbers of a run: one by default, all in a deep run.
+    static let testedErrnos: [Errno] = TestDepth.isDeep ? errnos : [.ioError]
+
+    /// The distance between runs, prime to the number of modes: a default run fails two of seven calls, one of them
+    /// once and the other permanently.
+    static let testedStep = TestDepth.limit(7, deep: 1)
+
+    /// The first run of one of several tests, different for each of seven: all begin with the calls that open a store.
+    static func testedStart(_ place: Int?) -> Int { (place ?? 0) % testedStep }
+}
+
+extension FailingCallReport {
+    /// The number of runs in both modes with these error numbers and the tested step.
+    func testedRunCount(_ errnos: [Errno] = FailingCall.testedErrnos, from start: Int = 0) -> Int {
+        (callCount * 2 * errnos.count - start + FailingCall.testedStep - 1) / FailingCall.testedStep
     }
 }

@@ -4,7 +4,6 @@ import Foundation
 import Synchronization
 import SystemPackage
 import Testing
-
 @testable import ForgeKVStore
 
 @Suite("An inspection of a log") struct InspectionTests {
@@ -71,5 +70,78 @@ import Testing
         let inspection = try #require(try KVInspection(of: directory, fileSystem: memory))
         #expect(inspection.problems.count == 1)
         #expect(inspection.keyCount == 9)
+    }
+}
+
+@Suite("A catalog of keys")
+struct CatalogTests {
+    @Test("distinct keys have no problems")
+    func sound() {
+        #expect(KVKeyCatalog(KVKey<Int>("a"), KVKey<String>("b"), KVKey<Int>("a.b")).problems.isEmpty)
+        #expect(KVKeyCatalog().problems.isEmpty)
+        #expect(KVKeyCatalog().description == "")
+    }
+
+    @Test("a name that is declared twice is reported, with its types and versions if they differ")
+    func duplicates() {
+        let catalog = KVKeyCatalog(
+            KVKey<Int>("a"), KVKey<Int>("a"), KVKey<Int>("b"), KVKey<String>("b"), KVKey<Int>("c"),
+            KVKey<Int>("c", migrations: [.from(1) { (old: String) in old.count }]))
+        #expect(
+            catalog.problems == [
+                .duplicate(name: "a", count: 2), .severalTypes(name: "b", types: ["Swift.Int", "Swift.String"]),
+                .severalVersions(name: "c", versions: [1, 2]),
+            ])
+        #expect(
+            catalog.problems.map(\.description) == [
+                "\"a\" is declared 2 times", "\"b\" is declared with Swift.Int and Swift.String",
+                "\"c\" is declared with versions 1 and 2",
+            ])
+    }
+
+    @Test(
+        "names that differ in case or normalisation only are reported",
+        arguments: [
+            ["theme", "Theme"], ["\u{E9}", "e\u{301}"], ["straße", "STRASSE"], ["\u{C9}", "e\u{301}"],
+            ["Å", "\u{212B}"],
+        ])
+    func similar(_ names: [String]) {
+        var catalog = KVKeyCatalog(KVKey<Int>("other"))
+        for name in names { catalog.declare(KVKey<Int>(name)) }
+        #expect(catalog.problems.count == 1)
+        guard case .similar(let found)? = catalog.problems.first else {
+            Issue.record("\(catalog.problems)")
+            return
+        }
+        #expect(Set(found.map { Array($0.utf8) }) == Set(names.map { Array($0.utf8) }))
+        #expect(catalog.problems.first?.description.contains("differ in case or normalisation only") == true)
+    }
+
+    @Test("an invalid name is reported")
+    func tooLong() {
+        let name = String(repeating: "x", count: 1025)
+        let problems = KVKeyCatalog(KVKey<Int>(name)).problems
+        #expect(problems == [.tooLong(name: name)])
+        #expect(problems.first?.description.hasSuffix("is longer than 1024 bytes") == true)
+    }
+
+    @Test("the inventory has a line for each key, in columns")
+    func inventory() {
+        var catalog = KVKeyCatalog()
+        catalog.declare(KVKey<Bool>("onboarding.completed"), "whether the introduction was seen")
+        catalog.declare(KVKey<Int>("a", migrations: [.from(1) { (old: String) in old.count }]))
+        #expect(
+            catalog.description == """
+                "a"                     Swift.Int   version 2, reads 1
+                "onboarding.completed"  Swift.Bool  version 1           whether the introduction was seen
+                """)
+    }
+
+    @Test("undeclared names in a store are found")
+    func undeclared() throws {
+        let store = InMemoryKVStore()
+        for name in ["b", "a", "e\u{301}", "\u{E9}"] { try store.set(KVKey<Int>(name), value: 1) }
+        let catalog = KVKeyCatalog(KVKey<Int>("a"), KVKey<Int>("\u{E9}"), KVKey<Int>("unused"))
+        #expect(try catalog.undeclaredNames(in: store).map { Array($0.utf8) } == [[98], [101, 204, 129]])
     }
 }

@@ -1,9 +1,11 @@
+import ForgeCrashTesting
 import ForgeFileSystem
-import ForgeKVStore
+import ForgeStorageTesting
 import Foundation
 import SystemPackage
 import TestDepth
 import Testing
+@testable import ForgeKVStore
 
 #if canImport(Glibc)
 import Glibc
@@ -106,5 +108,174 @@ import Darwin
             exit(isRight ? 7 : 8)
         }
         #expect(try UserDefaultsKVStore(suiteName: name).keys() == ["last"])
+    }
+}
+
+/// The permitted calls of a child that was forked while a store was open, without executing another program.
+@Suite("A forked child") struct ForkTests {
+    @Test("is refused every write, and does not change the parent's store", arguments: [false, true])
+    func refused(_ isShared: Bool) async throws {
+        let directory = TemporaryDirectory()
+        let path = directory.url.path
+        await #expect(processExitsWith: .exitCode(0)) { [path = path as String, isShared = isShared as Bool] in
+            let key = KVKey<Int>("a")
+            var options = FileKVStore.Options()
+            options.sharing = isShared ? .shared : .exclusive
+            var store: FileKVStore? = try FileKVStore(at: URL(filePath: path), options: options)
+            try store?.set(key, value: 1)
+            var subscription = store?.subscribe(to: .prefix(""))
+            let fork = unsafeBitCast(
+                try #require(dlsym(nil, "fork")), to: (@convention(c) () -> Int32).self)
+            let child = fork()
+            if child == 0 {
+                subscription = nil
+                let changes: [(FileKVStore?) throws -> Void] = [
+                    { try $0?.set(key, value: 99) }, { try $0?.remove(key) }, { try $0?.removeAll() },
+                    { try $0?.compact() }, { try $0?.synchronize() },
+                    { try $0?.batch { try $0.set(key, value: 98) } },
+                ]
+                for (number, change) in changes.enumerated() {
+                    guard code({ try change(store) }) == .unavailable(.forked) else { _exit(Int32(number) + 1) }
+                }
+                guard store?.get(key) == 1 else { _exit(20) }
+                store = nil
+                guard code({ _ = try FileKVStore(at: URL(filePath: path)) })?.unavailability != nil else { _exit(21) }
+                _exit(0)
+            }
+            for number in 2...500 { try store?.set(key, value: number) }
+            var status: Int32 = 0
+            _ = waitpid(child, &status, 0)
+            try store?.set(KVKey<Int>("b"), value: 1)
+            try store?.synchronize()
+            if isShared {
+                // The parent still observes the store.
+                let page = try SystemFileSystem().readFile(POSIXPath(path + "/#shared"))
+                let marks = page[SharedPageContent.observersOffset...].prefix(SharedPageContent.observersSize)
+                guard marks.contains(where: { $0 != 0 }) else { exit(101) }
+            }
+            withExtendedLifetime(subscription) {}
+            store = nil
+            let again = try FileKVStore(at: URL(filePath: path))
+            guard again.get(key) == 500, again.get(KVKey<Int>("b")) == 1 else { exit(100) }
+            exit(status == 0 ? 0 : 1 + (status >> 8) & 0xFF)
+        }
+    }
+
+    @Test("waits for no reader of its parent")
+    func readers() async throws {
+        await #expect(processExitsWith: .success) {
+            let domain = ReadDomain()
+            let isInside = DispatchSemaphore(value: 0)
+            Thread.detachNewThread {
+                let section = domain.enter()
+                isInside.signal()
+                sleep(600)
+                section.leave()
+            }
+            isInside.wait()
+            func isOver() -> Bool {
+                var period = GracePeriod.begin()
+                return period?.isOver() ?? false
+            }
+            guard !isOver() else { exit(2) }
+            let fork = unsafeBitCast(
+                try #require(dlsym(nil, "fork")), to: (@convention(c) () -> Int32).self)
+            let child = fork()
+            if child == 0 { _exit(isOver() ? 0 : 3) }
+            var status: Int32 = 0
+            _ = waitpid(child, &status, 0)
+            exit((status >> 8) & 0xFF)
+        }
+    }
+}
+
+/// A child process has the parent's open files between `fork` and the execution of another program.
+@Suite("A lock whose open file a child process has inherited") struct InheritedDescriptorTests {
+    private let fileSystem = InMemoryFileSystem()
+
+    /// Duplicates every descriptor, as `fork` does.
+    private func inherit() -> [Descriptor] {
+        (0..<64).compactMap { number in
+            do { return try fileSystem.duplicate(Descriptor(rawValue: Int32(number))) } catch { return nil }
+        }
+    }
+
+    private func options(_ sharing: FileKVStore.Sharing) -> FileKVStore.Options {
+        var options = IssueRecorder().options()
+        options.sharing = sharing
+        return options
+    }
+
+    @Test("is released when the store is closed", arguments: FileKVStore.Sharing.allCases)
+    func closing(_ sharing: FileKVStore.Sharing) throws {
+        var inherited: [Descriptor] = []
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options(sharing))
+            try store.set(KVKey<Int>("a"), value: 1)
+            inherited = inherit()
+        }
+        #expect(!inherited.isEmpty)
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options(.exclusive))
+        #expect(try store.read(KVKey<Int>("a")) == 1)
+    }
+
+    @Test("is released when the file store is closed")
+    func storeLock() throws {
+        try fileSystem.makeDirectories("/files")
+        try fileSystem.withDirectory("/files") { directory throws(FileSystemError) in
+            var lock: StoreLock? = try StoreLock(.exclusive, at: directory, on: fileSystem)
+            let inherited = inherit()
+            withExtendedLifetime(lock) {}
+            lock = nil
+            _ = try StoreLock(.exclusive, at: directory, on: fileSystem)
+            for descriptor in inherited { fileSystem.discard(descriptor) }
+        }
+    }
+}
+
+@Suite("A store after a kill followed by a power cut")
+struct KilledProcessTests {
+    private struct Lost: Error {}
+
+    private let key = KVKey<Int>("count")
+
+    private func open(on fileSystem: any POSIXFileSystem) throws -> FileKVStore {
+        var options = IssueRecorder().options()
+        options.compactsInBackground = false
+        options.reserveLittle()
+        return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+    }
+
+    @Test("durable writes survive a process killed after it renamed the compacted log")
+    func renamed() async throws {
+        try await forEachCrash(
+            limit: TestDepth.limit(60, deep: 100_000),
+            prepare: { fileSystem in
+                let store = try open(on: fileSystem)
+                try store.set(key, value: 1)
+            },
+            run: { fileSystem, run in
+                let plan = FaultPlan([.on(.rename, do: .crash(effect: .done))])
+                let first = FaultingFileSystem(fileSystem, plan: plan)
+                do {
+                    let store = try open(on: first)
+                    try store.set(key, value: 2)
+                    #expect(throws: KVStoreError.self) { try store.compact() }
+                }
+                try plan.requireAllFired()
+                // The first process recorded nothing as durable, so opening makes the writes durable.
+                let store = try open(on: FaultingFileSystem(fileSystem))
+                guard try store.read(key) == 2 else { throw Lost() }
+                try store.synchronize()
+                run.acknowledge("2")
+                try store.set(key, value: 3)
+                try store.synchronize()
+                run.acknowledge("3")
+            },
+            recover: { fileSystem, crash in
+                let value = try open(on: fileSystem).read(key) ?? 0
+                if crash.acknowledged.contains("3"), value < 3 { throw Lost() }
+                if crash.acknowledged.contains("2"), value < 2 { throw Lost() }
+            })
     }
 }
