@@ -1,4 +1,5 @@
 #if S3 && Etcd
+import ChildProcesses
 import EtcdServers
 import ForgeEtcd
 import ForgeStorage
@@ -38,23 +39,15 @@ struct ForeignNameTests {
                     print(base64.b64encode(item["Key"][len(prefix):].encode()).decode())
             """
         let arguments = [
-            "python3", "-c", script, fixture.moto.endpoint, MotoServer.bucket, "\(fixture.prefix)/app/",
+            "-c", script, fixture.moto.endpoint, MotoServer.bucket, "\(fixture.prefix)/app/",
         ]
         let environment = ProcessInfo.processInfo.environment.merging(fixture.environment) { $1 }
         return try await onThread {
-            let process = Process()
-            process.executableURL = URL(filePath: "/usr/bin/env")
-            process.arguments = arguments
-            process.environment = environment.merging(["AWS_DEFAULT_REGION": "us-east-1"]) { $1 }
-            let input = fixture.scratch.url.appending(path: "names-\(UUID().uuidString)")
-            try Data(names.map { $0.base64EncodedString() + "\n" }.joined().utf8).write(to: input)
-            process.standardInput = try FileHandle(forReadingFrom: input)
-            let output = Pipe()
-            process.standardOutput = output
-            try process.run()
-            let listed = output.fileHandleForReading.readDataToEndOfFile()
-            process.waitUntilExit()
-            guard process.terminationStatus == 0 else { throw S3Fixture.Refused() }
+            let outcome = try ChildProcess.run(
+                "python3", arguments, environment: environment.merging(["AWS_DEFAULT_REGION": "us-east-1"]) { $1 },
+                input: Data(names.map { $0.base64EncodedString() + "\n" }.joined().utf8))
+            guard outcome.end == .exit(0) else { throw S3Fixture.Refused() }
+            let listed = outcome.output
             return Set(listed.split(separator: UInt8(ascii: "\n")).map { Data(base64Encoded: $0) ?? Data() })
         }
     }
@@ -99,7 +92,7 @@ struct ForeignNameTests {
         let stored = Set(names.map { Data($0.utf8) }).filter { !$0.isEmpty && $0.count <= limit && !$0.contains(0) }
         let listed = try await boto3(fixture, storing: Array(stored))
         #expect(listed.isSubset(of: stored) && listed.count > stored.count * 9 / 10)
-        let words = ["copy", fixture.url, "file:\(fixture.scratch.path("back"))", "--json"]
+        let words = ["copy", fixture.url, "file:\(fixture.scratch.path("back"))", "--json", "--verify"]
         let run = try await ForgeRun(words, fixture.environment).ended()
         #expect(run.status == 2, "\(run.errors)")
         let (copied, others) = try tally(run)

@@ -36,6 +36,9 @@ final class TransferLog: Sendable {
     private let arguments: TransferArguments
     private let summary = Mutex(Summary())
 
+    /// The items that were not copied, by the bytes of their keys, if the copies are verified.
+    private let leftOut = Mutex<Set<[UInt8]>>([])
+
     /// Whether standard output is for the items themselves.
     private let isOutputTaken: Bool
 
@@ -50,6 +53,9 @@ final class TransferLog: Sendable {
 
     /// Whether an item has failed.
     var hasFailed: Bool { summary.withLock { $0.failed > 0 } }
+
+    /// Whether an item was skipped, has failed or was removed meanwhile: it has no copy to be verified.
+    func isLeftOut(_ key: String) -> Bool { leftOut.withLock { $0.contains(Array(key.utf8)) } }
 
     /// Throws if an item of the source failed: a file that seems to be missing may only have been unreadable.
     func requireCompleteSource() throws {
@@ -79,6 +85,9 @@ final class TransferLog: Sendable {
             case .verify: summary.verified += 1
             case .removed: break
             }
+        }
+        if arguments.verify, [.fail, .skip, .removed].contains(action) {
+            leftOut.withLock { _ = $0.insert(Array(key.utf8)) }
         }
         if action != .delete, action != .verify { try progress.advance(bytes: bytes ?? 0) }
         guard arguments.dryRun || [.fail, .skip, .delete, .removed].contains(action) else { return }

@@ -264,7 +264,8 @@ struct FileTransfer {
         var walk = walk()
         while let entry = try nextReadable(&walk) {
             try Interruption.check()
-            guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey
+            guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey,
+                !log.isLeftOut(entry.path.shown)
             else { continue }
             do {
                 if try isEqual(entry.path) {

@@ -86,6 +86,7 @@ struct ServerFileTransfer {
 
     /// Compares what the destination returns with the source.
     @Sendable private func verify(_ entry: FilePlaceEntry) async throws {
+        guard !log.isLeftOut(entry.key) else { return }
         guard let file = try await source.open(entry.key) else {
             return try log.record(.removed, entry.key)
         }
