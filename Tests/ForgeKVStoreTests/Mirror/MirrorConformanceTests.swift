@@ -206,7 +206,8 @@ struct MirrorOutageTests {
         #expect(error?.code == .timeout)
         remote.state.withLock { $0.isMuted = false }
         try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
-        #expect(remote.state.withLock { [$0.listCount, $0.connectionCount] } == [1, 1])
+        let counts: [Int] = remote.state.withLock { [$0.listCount, $0.connectionCount] }
+        #expect(counts == [1, 1])
     }
 
     @Test("the wait after a failure grows while the store can be asked, but its stream ends at once")
