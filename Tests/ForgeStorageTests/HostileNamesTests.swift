@@ -82,7 +82,7 @@ struct HostileNamesInOneFileTests {
                 try store.remove(key)
                 #expect(!store.contains(key))
             }
-            #expect(try SystemFileSystem().contentsOfDirectory(at: root).count == 3, "log, lock and marker")
+            #expect(try SystemFileSystem().contentsOfDirectory(at: root).count == 4, "log, lock, marker and reserve")
         }
     }
 
