@@ -263,6 +263,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// On the operating system's file system it is nil too: there a word of a mapping is the signal.
     ///
     /// - Parameter descriptor: An open file. All signals of one file are the same, whichever process makes them.
+    /// - Returns: The signal; nil if the file system has none.
+    /// - Throws: ``FileSystemError``: `EBADF` if the descriptor is not open.
     func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)?
 
     /// Whether ``FileMapping/writeBack()`` or the next ``synchronize(_:_:)`` fails if bytes stored into a mapping could
