@@ -76,6 +76,9 @@ class VirtualList {
     return this.fetch(0);
   }
 
+  /** Hides the rows until those of another list are loaded. */
+  hide() { for (const row of this.rows) row.hidden = true; }
+
   /** Loads the visible rows again; what is shown stays until then. */
   async refresh() {
     if (!this.load) return;
@@ -151,7 +154,8 @@ class VirtualList {
     const shift = this.element.scrollTop - this.top;
     while (this.rows.length < last - first) {
       const row = make("div", { className: "row", role: "option" });
-      row.addEventListener("click", () => { this.select(row.index); this.open?.(this.row(row.index)); });
+      // What the row shows, which may have been loaded before a list that is on its way.
+      row.addEventListener("click", () => { this.select(row.index); if (row.shown) row.open?.(row.shown); });
       this.rows.push(row);
       this.element.append(row);
     }
@@ -165,6 +169,7 @@ class VirtualList {
       if (element.index !== index || element.shown !== row) {
         element.index = index;
         element.shown = row;
+        element.open = this.open;
         element.id = "row" + index;
         element.replaceChildren(...(row ? this.cells(row) : [make("span", { className: "quiet" }, "…")]));
         element.className = "row" + (row?.count !== undefined || row?.isDirectory ? " group" : "");
@@ -274,6 +279,7 @@ function open(entry) {
   prefix = "";
   isLog = false;
   $("search").value = "";
+  list.hide();
   closeDetail();
   drawStores();
   return draw();

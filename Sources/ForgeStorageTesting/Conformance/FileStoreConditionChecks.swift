@@ -4,10 +4,11 @@ import Foundation
 /// A file store, initially empty, and the conditions that checks can bring it into.
 ///
 /// ```swift
-/// let report = await ConformanceSuite.fileStoreConditions.run(on: "MyStore", having: [.limitedSpace]) {
-///     let device = try TestDevice()
-///     var subject = FileStoreUnderTest(MyStore(on: device))
-///     subject.fillDevice = { try device.fill() }
+/// let report = await ConformanceSuite.fileStoreConditions.run(on: "MyStore", having: [.secondStore]) {
+///     let fileSystem = InMemoryFileSystem()
+///     let directory = URL(filePath: "/files")
+///     var subject = FileStoreUnderTest(DiskFileStore(root: directory, fileSystem: fileSystem))
+///     subject.other = DiskFileStore(root: directory, fileSystem: fileSystem.process())
 ///     return subject
 /// }
 /// ```
