@@ -4,6 +4,9 @@ import Foundation
 /// A file store, initially empty, and the conditions that checks can bring it into.
 ///
 /// ```swift
+/// import ForgeFileStore
+/// import ForgeFileSystem
+///
 /// let report = await ConformanceSuite.fileStoreConditions.run(on: "MyStore", having: [.secondStore]) {
 ///     let fileSystem = InMemoryFileSystem()
 ///     let directory = URL(filePath: "/files")
