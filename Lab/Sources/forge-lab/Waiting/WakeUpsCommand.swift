@@ -32,7 +32,8 @@ struct WakeUpsCommand: AsyncParsableCommand {
         observer.executableURL = URL(filePath: CommandLine.arguments[0])
         observer.arguments = ["wake-ups-observer", directory.path]
         try observer.run()
-        for await value in ReactiveKVStore(store).stream(received) where value != nil { break }
+        let reactive = ReactiveKVStore(store)
+        for await value in reactive.stream(received) where value != nil { break }
         for _ in 0..<sets {
             // The observer waits again when it is woken.
             usleep(.random(in: 500...1_500))
@@ -72,11 +73,17 @@ struct WakeUpsObserverCommand: AsyncParsableCommand {
 
     func run() async throws {
         let store = try openShared(URL(filePath: directory, directoryHint: .isDirectory))
-        var changes = ReactiveKVStore(store).stream(sent).makeAsyncIterator()
+        // A stream ends with its store.
+        let reactive = ReactiveKVStore(store)
+        defer { withExtendedLifetime(reactive) {} }
+        var changes = reactive.stream(sent).makeAsyncIterator()
         _ = await changes.next()
         try store.set(received, value: 0)
         var times: [UInt64] = []
-        while case let time?? = await changes.next(), time > 0 { times.append(now() - time) }
+        while let value = await changes.next(), value != 0 {
+            // Nil is the state before the first change, which may be delivered again.
+            if let time = value { times.append(now() - time) }
+        }
         times.sort()
         func at(_ share: Double) -> String { "\(times[Int(Double(times.count - 1) * share)] / 1_000) µs" }
         guard !times.isEmpty else { throw ExitCode.failure }
