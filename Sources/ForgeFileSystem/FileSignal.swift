@@ -122,8 +122,7 @@ extension Duration {
 
 // MARK: Signals within a process
 
-/// A signal that reaches nobody: its observers are called after the times that they return. For files of systems without
-/// signals.
+/// A signal without effect, for files of systems without signals: observers are called after the times that they return.
 package struct PollingSignal: FileSignal {
     package init() {}
 

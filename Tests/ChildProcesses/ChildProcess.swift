@@ -13,7 +13,7 @@ package final class ChildProcess: Sendable {
         case signal(Int32)
     }
 
-    /// What a process has for a standard stream.
+    /// A standard stream of a process.
     package enum Stream {
         /// That of this process.
         case inherited

@@ -120,7 +120,7 @@ struct BackupWriter {
                 try addFile(path, entry.path)
             }
         } catch let error as SourceFailure {
-            // What was removed after it was listed is not there any more; a file that took its name is missing.
+            // A file that was removed after it was listed is no failure; one that has taken its name is, as it is missing.
             guard try error.error.errno.isDisappearance && isGone(entry.path) else {
                 return try report.fail(entry.path.shown, "\(error)")
             }

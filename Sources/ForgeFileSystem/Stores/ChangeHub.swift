@@ -102,16 +102,22 @@ public final class ChangeHub: Sendable {
     /// what `current` returns for it; nil if it is absent.
     ///
     /// `current` is called once for each name, with no lock held. A change of a name that is appended after the call of
-    /// this method has begun is newer than what `current` returns, and takes its place.
-    public func appendAll(_ current: (_ name: [UInt8]) -> (bytes: [UInt8], revision: UInt64)?) {
+    /// this method has begun is newer than what `current` returns, and takes its place. A name for which it throws is left
+    /// out, because it may be present: its subscribers keep what they have.
+    public func appendAll(_ current: (_ name: [UInt8]) throws -> (bytes: [UInt8], revision: UInt64)?) {
         guard hasSubscribers else { return }
         let names = state.withLock { state in
             for id in state.ofPrefix.keys { state.resync(id) }
             return state.ofName.mapValues { ids in ids.map { ($0, state.subscribers[$0]?.appended ?? 0) } }
         }
         for (name, subscribers) in names {
-            let content = current(name)
-            let change = Change(name, bytes: content?.bytes, revision: content?.revision ?? 0)
+            let change: Change
+            do {
+                let content = try current(name)
+                change = Change(name, bytes: content?.bytes, revision: content?.revision ?? 0)
+            } catch {
+                continue
+            }
             state.withLock { state in
                 for (id, count) in subscribers where state.subscribers[id]?.appended == count {
                     state.add(change, to: id)

@@ -322,7 +322,8 @@ extension KVChanges {
                     guard let set = try await iterator.nextSet() else { return }
                     for change in set.changes { receive(change, isFirst) }
                 } catch {
-                    hub.appendAll()
+                    // It is unknown whether a key is present: what was reported last stays.
+                    if !isOfKey { hub.appendAll() }
                 }
                 hub.wake()
             }

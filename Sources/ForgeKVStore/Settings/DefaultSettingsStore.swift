@@ -327,14 +327,10 @@ extension ChangeHub {
         }
     }
 
-    /// Reports the content of a store.
+    /// Reports the content of a store, but for names that cannot be read.
     fileprivate func appendAll(_ store: any DefaultSettingsStore.Store) {
         appendAll { name in
-            do {
-                return try store.entry(named: String(decoding: name, as: UTF8.self)).map { ($0.bytes, $0.revision) }
-            } catch {
-                return nil
-            }
+            try store.entry(named: String(decoding: name, as: UTF8.self)).map { ($0.bytes, $0.revision) }
         }
     }
 }

@@ -7,7 +7,7 @@ import Synchronization
 /// after the interval of the options, then after twice the time, up to a second. After a look that has failed it tries
 /// again in the same way, at first after 20 milliseconds.
 final class SharingWatch: Sendable {
-    /// What a look has found.
+    /// The result of a look.
     enum Outcome {
         case nothing
         case changes

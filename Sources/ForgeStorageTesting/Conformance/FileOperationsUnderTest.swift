@@ -41,11 +41,11 @@ extension ConformanceCapability {
 extension FileOperationsUnderTest {
     /// The URL of a relative path below the directory, byte for byte.
     func url(_ name: String, isDirectory: Bool = false) -> URL {
-        let components = name.split(separator: "/")
+        let components = name.utf8.split(separator: UInt8(ascii: "/")).map { String(decoding: $0, as: UTF8.self) }
         return components.enumerated().reduce(directory) { url, component in
             let isLast = component.offset == components.count - 1
             return url.appending(
-                component: String(component.element),
+                component: component.element,
                 directoryHint: isLast && !isDirectory ? .notDirectory : .isDirectory)
         }
     }

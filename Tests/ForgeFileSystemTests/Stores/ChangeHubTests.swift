@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import Synchronization
+import SystemPackage
 import TestDepth
 import Testing
 
@@ -93,6 +94,18 @@ struct ChangeHubTests {
             return ([1], 8)
         }
         #expect(await a.next() == .changes([change("a", 2, 9)]))
+        #expect(await b.next() == .changes([change("b", 1, 8)]))
+        hub.append(change("a", 3, 10))
+        #expect(await a.next() == .changes([change("a", 3, 10)]))
+    }
+
+    @Test("a name whose present state cannot be read is left out, and is not reported as absent")
+    func unreadable() async {
+        let (a, b) = (subscribe(toName: "a"), subscribe(toName: "b"))
+        hub.appendAll { name in
+            if name == Array("a".utf8) { throw FileSystemError(.read, .ioError) }
+            return ([1], 8)
+        }
         #expect(await b.next() == .changes([change("b", 1, 8)]))
         hub.append(change("a", 3, 10))
         #expect(await a.next() == .changes([change("a", 3, 10)]))

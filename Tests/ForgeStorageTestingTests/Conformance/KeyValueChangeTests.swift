@@ -41,7 +41,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         case hidesRemoveAll = "removeAll is reported for every name, or by a notice to read again"
     }
 
-    /// What a subscription has left to report.
+    /// The changes that a subscription has not reported yet.
     private final class Rest: Sendable {
         let changes = Mutex<[KVChange]>([])
         let count = Mutex(0)
