@@ -18,20 +18,29 @@ extension KVEngine {
     private static let mostAttempts = 4
 
     /// Compacts the log; everything that was written is durable then.
+    ///
+    /// A log that others have replaced or emptied in every attempt is compacted: the last of them began after this call.
     func compact() throws(KVStoreError) {
         try checkUse(.compact)
         try withCompactionLock { (_) throws(KVStoreError) in
-            for attempt in 1... {
-                try loadRemoteChanges(.compact)
-                // Damage that could not be set aside exists only in the old log.
-                try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
+            var isReplaced = false
+            for _ in 0..<Self.mostAttempts where !isReplaced {
+                try readLogToCompact()
                 do throws(KVStoreError) {
                     try replaceLog()
-                    break
-                } catch  where error.isCanceled && attempt < Self.mostAttempts {}
+                    isReplaced = true
+                } catch  where error.isCanceled {}
             }
+            if !isReplaced { try readLogToCompact() }
             try flush()
         }
+    }
+
+    /// Reads what other processes have written.
+    private func readLogToCompact() throws(KVStoreError) {
+        try loadRemoteChanges(.compact)
+        // Damage that could not be set aside exists only in the old log.
+        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
     }
 
     /// Calls `body` holding `compacting`, and reports the issues that it adds after releasing the lock.

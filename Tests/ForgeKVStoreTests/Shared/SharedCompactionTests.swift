@@ -107,6 +107,42 @@ struct SharedCompactionTests {
         #expect(try fixture.open(fixture.process(3)).integers() == ["a": 9, "b": 2])
     }
 
+    @Test("ends without an error if another process compacts the log each time meanwhile")
+    func overtaken() throws {
+        let (a, b) = (a, KVKey<Int>("b"))
+        let second = try fixture.open(fixture.process(2))
+        let state = Mutex((isArmed: false, count: 0))
+        let fileSystem = InterceptedFileSystem(fixture.process(1).fileSystem) { call throws(FileSystemError) in
+            if call.operation == .open, call.path?.bytes.starts(with: "#log-new".utf8) == true {
+                state.withLock { $0.isArmed = true }
+            }
+            guard call.operation == .synchronize else { return }
+            let count = state.withLock { state in
+                guard state.isArmed else { return 0 }
+                state.isArmed = false
+                state.count += 1
+                return state.count
+            }
+            guard count > 0 else { return }
+            do {
+                try second.set(b, value: count)
+                try second.compact()
+            } catch {
+                throw FileSystemError(.synchronize, .ioError, underlying: error)
+            }
+        }
+        let first = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: fixture.options(1))
+        for value in 0..<100 { try first.set(a, value: value) }
+        try first.compact()
+        let count = state.withLock { $0.count }
+        #expect(count > 1)
+        try first.set(a, value: 100)
+        for store in [first, second, try fixture.open(fixture.process(3))] {
+            #expect(try store.integers() == ["a": 100, "b": count])
+        }
+        #expect(try temporaryFiles() == [])
+    }
+
     @Test("is given up if another process has compacted the log meanwhile, and done again")
     func both() throws {
         let interruption = Interruption()
