@@ -11,6 +11,9 @@ let settings =
     strict + [.swiftLanguageMode(.v6)]
     + ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) }
 
+/// What ships is compiled in strict memory safety mode (SE-0458).
+func memorySafety(_ root: String) -> [SwiftSetting] { root == "Sources" ? [.strictMemorySafety()] : [] }
+
 func github(_ name: String, _ version: Version) -> Package.Dependency {
     .package(url: "https://github.com/\(name)", from: version)
 }
@@ -23,16 +26,17 @@ func products(_ names: KeyValuePairs<String, [String]>, traits: Set<String>? = n
 }
 
 func library(
-    _ name: String, _ dependencies: [Target.Dependency] = [], in root: String = "Sources", resources: [Resource] = [],
-    isMemorySafe: Bool = false
+    _ name: String, _ dependencies: [Target.Dependency] = [], in root: String = "Sources", resources: [Resource] = []
 ) -> Target {
     .target(
         name: name, dependencies: dependencies, path: "\(root)/\(name)", resources: resources,
-        swiftSettings: settings + (isMemorySafe ? [.strictMemorySafety()] : []))
+        swiftSettings: settings + memorySafety(root))
 }
 
 func tool(_ name: String, _ dependencies: [Target.Dependency], in root: String = "Sources") -> Target {
-    .executableTarget(name: name, dependencies: dependencies, path: "\(root)/\(name)", swiftSettings: settings)
+    .executableTarget(
+        name: name, dependencies: dependencies, path: "\(root)/\(name)",
+        swiftSettings: settings + memorySafety(root))
 }
 
 func tests(
@@ -66,11 +70,11 @@ let onServers = testing + ["ForgeEtcd", "ForgeS3", "EtcdServers", "S3Servers", "
 
 let privacy = [Resource.copy("PrivacyInfo.xcprivacy")]
 let libraries = [
-    library("CForgeFileSystem"), library("CForgeKVStore"), library("ForgeCoding", isMemorySafe: true),
+    library("CForgeFileSystem"), library("CForgeKVStore"), library("ForgeCoding"),
     library("ForgeFileSystem", ["CForgeFileSystem"] + system, resources: privacy),
     library(
         "ForgeKVStore", ["CForgeKVStore", "CForgeFileSystem", "ForgeCoding"] + files + logging, resources: privacy),
-    library("ForgeFileStore", files), library("ForgeCrypt", ["ForgeCoding"] + files + crypto),
+    library("ForgeFileStore", files), library("ForgeCrypt", ["ForgeCoding", "CForgeFileSystem"] + files + crypto),
     library("ForgeStorage", ["ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt"] + files + crypto),
     // The stores on servers, and what they share: empty without their traits.
     library("ForgeHTTP", http),

@@ -170,6 +170,8 @@ def check_target(command, name, folder, staged, output):
     if not files:
         problem(f"{folder}: there are no files")
     library = [] if any(f.name == "main.swift" for f in files) else ["-parse-as-library"]
+    if folder.startswith("Sources/"):
+        library.append("-strict-memory-safety")
     if name == "DocumentTests":
         # As in the package's manifest.
         command = [x for x in command if x not in ("6", "-enable-upcoming-feature", *FEATURES)] + ["-swift-version", "5"]

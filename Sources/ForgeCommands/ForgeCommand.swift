@@ -1,6 +1,8 @@
 public import ArgumentParser
 import Foundation
 
+// Memory safety: The arguments of the process are C strings that stay valid, and their number is `argc`.
+
 /// The `forge` command: the demo, and commands that read, change, verify, copy, save and repair stores.
 public struct ForgeCommand: AsyncParsableCommand {
     public static let configuration = CommandConfiguration(
@@ -95,7 +97,9 @@ public enum ArgumentEncoding {
     /// `CommandLine.arguments` replaces invalid bytes by U+FFFD, so a path or key would refer to another file.
     public static func requireUTF8() {
         for number in 1..<max(Int(CommandLine.argc), 1) {
-            guard let argument = CommandLine.unsafeArgv[number], String(validatingCString: argument) == nil else {
+            guard let argument = unsafe CommandLine.unsafeArgv[number],
+                unsafe String(validatingCString: argument) == nil
+            else {
                 continue
             }
             StandardError.write("Error: argument \(number) is not valid UTF-8\n")

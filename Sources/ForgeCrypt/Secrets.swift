@@ -1,4 +1,9 @@
+import CForgeFileSystem
+import Crypto
 import ForgeCoding
+
+// Memory safety: The memory of secret bytes is allocated and freed by its object alone, written only by its
+// initialiser and `deinit`, and read only in its lifetime.
 
 /// The validated name of a secret, compared by bytes.
 struct SecretName: Hashable, Sendable {
@@ -88,24 +93,24 @@ extension CodingFailure {
 /// Secret bytes in a separate buffer, which `deinit` overwrites with zeros and reflection does not show.
 ///
 /// Copies made by callers or by the encoder, and pages that the operating system has swapped out, are not erased.
+@safe
 final class SecretBytes: @unchecked Sendable {
-    // Invariant of the unchecked conformance: only the initialiser and `deinit` write to the memory.
     private let memory: UnsafeMutableRawBufferPointer
 
     /// Copies the bytes and erases the array, unless its buffer is shared.
     init(_ bytes: consuming [UInt8]) {
         var bytes = bytes
-        memory = .allocate(byteCount: bytes.count, alignment: 1)
-        memory.copyBytes(from: bytes)
+        unsafe memory = .allocate(byteCount: bytes.count, alignment: 1)
+        unsafe memory.copyBytes(from: bytes)
         erase(&bytes)
     }
 
     /// A copy, which the caller must erase.
-    var bytes: [UInt8] { [UInt8](memory) }
+    var bytes: [UInt8] { unsafe [UInt8](memory) }
 
     deinit {
-        secureErase(memory)
-        memory.deallocate()
+        unsafe secureErase(memory)
+        unsafe memory.deallocate()
     }
 }
 
@@ -115,8 +120,20 @@ extension SecretBytes: CustomReflectable, CustomStringConvertible {
     var description: String { "SecretBytes" }
 }
 
+/// Writes zeros that the optimiser must not remove.
+func secureErase(_ memory: UnsafeMutableRawBufferPointer) {
+    unsafe forge_erase(memory.baseAddress, memory.count)
+}
+
 /// Overwrites an array with zeros in place, if no other variable shares its memory.
 func erase(_ bytes: inout [UInt8]) {
-    bytes.withUnsafeMutableBytes(secureErase)
+    unsafe bytes.withUnsafeMutableBytes { unsafe secureErase($0) }
     bytes = []
+}
+
+extension [UInt8] {
+    /// Appends the bytes of a key.
+    mutating func append(_ key: SymmetricKey) {
+        unsafe key.withUnsafeBytes { unsafe append(contentsOf: $0) }
+    }
 }

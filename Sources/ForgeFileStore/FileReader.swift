@@ -144,9 +144,7 @@ public final class FileReader: FileReading {
             } catch  where error.errno == .operationNotSupportedByDevice {
                 return try store.contents(of: content, 0..<file.sizeInBytes)
             }
-            return Data(
-                bytesNoCopy: mapping.base, count: mapping.count,
-                deallocator: .custom { _, _ in withExtendedLifetime(mapping) {} })
+            return Data(mapping)
         }
     }
 

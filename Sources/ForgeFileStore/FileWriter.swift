@@ -84,10 +84,8 @@ public final class FileWriter: FileWriting {
     ///
     /// - Throws: As ``write(_:)``.
     public func writeBlocking(_ bytes: RawSpan) throws(FileStoreError) {
-        try bytes.withUnsafeBytes { (bytes) throws(FileStoreError) in
-            try attempt { (state) throws(FileStoreError) in
-                try translatingErrors { () throws(FileSystemError) in try state.staged.write(bytes) }
-            }
+        try attempt { (state) throws(FileStoreError) in
+            try translatingErrors { () throws(FileSystemError) in try state.staged.write(bytes) }
         }
     }
 

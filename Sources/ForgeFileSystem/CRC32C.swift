@@ -1,4 +1,7 @@
 import CForgeFileSystem
+package import Foundation
+
+// Memory safety: A checksum reads the bytes that it is given, and only during the call.
 
 /// The checksum CRC-32C (Castagnoli; RFC 3720, appendix B.4), computed incrementally.
 package struct CRC32C: Sendable {
@@ -12,26 +15,32 @@ package struct CRC32C: Sendable {
     /// Adds bytes, with the processor's CRC instruction where it has one.
     package mutating func update(_ bytes: UnsafeRawBufferPointer) {
         state =
-            forge_crc32c_is_accelerated() != 0
+            unsafe forge_crc32c_is_accelerated() != 0
             ? forge_crc32c_accelerated(state, bytes.baseAddress, bytes.count) : Self.portable(state, bytes)
+    }
+
+    /// Adds bytes.
+    package mutating func update(_ bytes: some ContiguousBytes) {
+        unsafe bytes.withUnsafeBytes { unsafe update($0) }
     }
 
     /// The software implementation: eight bytes at a time through eight tables (Kounavis and Berry, "Novel Table
     /// Lookup-Based Algorithms for High-Performance CRC Generation", 2008).
     package static func portable(_ start: UInt32, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
-        tables.withUnsafeBufferPointer { table in
+        unsafe tables.withUnsafeBufferPointer { table in
             var state = start
             var index = 0
             while bytes.count - index >= 8 {
-                let word = bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self).littleEndian ^ UInt64(state)
+                let word =
+                    unsafe bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self).littleEndian ^ UInt64(state)
                 state = 0
                 for lane in 0..<8 {
-                    state ^= table[(7 - lane) << 8 | Int(truncatingIfNeeded: word >> (8 * UInt64(lane)) & 0xFF)]
+                    unsafe state ^= table[(7 - lane) << 8 | Int(truncatingIfNeeded: word >> (8 * UInt64(lane)) & 0xFF)]
                 }
                 index += 8
             }
             while index < bytes.count {
-                state = state >> 8 ^ table[Int(UInt8(truncatingIfNeeded: state) ^ bytes[index])]
+                state = unsafe state >> 8 ^ table[Int(UInt8(truncatingIfNeeded: state) ^ bytes[index])]
                 index += 1
             }
             return state
@@ -52,4 +61,25 @@ package struct CRC32C: Sendable {
         }
         return tables
     }()
+}
+
+// MARK: Numbers in headers
+
+extension FixedWidthInteger {
+    /// The bytes of the number in little-endian order.
+    package var littleEndianBytes: [UInt8] {
+        stride(from: 0, to: bitWidth, by: 8).map { UInt8(truncatingIfNeeded: self >> $0) }
+    }
+}
+
+extension [UInt8] {
+    /// Appends the bytes of a number in little-endian order.
+    package mutating func append(littleEndian number: some FixedWidthInteger) {
+        append(contentsOf: number.littleEndianBytes)
+    }
+
+    /// The little-endian number at `offset`.
+    package func littleEndian<Number: FixedWidthInteger>(at offset: Int, as _: Number.Type = Number.self) -> Number {
+        self[offset..<offset + Number.bitWidth / 8].reversed().reduce(0) { $0 << 8 | Number(truncatingIfNeeded: $1) }
+    }
 }

@@ -1,5 +1,9 @@
 import CForgeFileSystem
+package import Foundation
 import SystemPackage
+
+// Memory safety: The memory of a mapping is valid until `deinit` unmaps it, and every access is compared with its
+// bounds first. A page that the file has lost is replaced by zeros and does not fault.
 
 /// A memory-mapped part of a file: a store is visible in the file at once, to every process (`mmap(2)`).
 ///
@@ -30,6 +34,7 @@ import SystemPackage
 ///
 /// All calls are thread-safe. Bytes that one thread reads while another stores them may mix old and new, so threads
 /// that share bytes must synchronise their accesses.
+@safe
 public final class FileMapping: Sendable {
     /// The number of mapped bytes.
     public let count: Int
@@ -50,8 +55,8 @@ public final class FileMapping: Sendable {
 
     /// A mapping by the operating system, which `deinit` unmaps.
     init(_ record: OpaquePointer, count: Int) {
-        self.record = record
-        base = forge_mapping_base(record)
+        unsafe self.record = record
+        unsafe base = forge_mapping_base(record)
         self.count = count
         directCount = count
         memory = nil
@@ -61,21 +66,21 @@ public final class FileMapping: Sendable {
     public init(_ memory: some MappedMemory, count: Int) {
         precondition(count > 0, "a mapping holds at least one byte")
         self.memory = memory
-        record = nil
+        unsafe record = nil
         self.count = count
         directCount = 0
-        base = UnsafeMutableRawPointer(bitPattern: -1).unsafelyUnwrapped
+        unsafe base = UnsafeMutableRawPointer(bitPattern: -1).unsafelyUnwrapped
     }
 
     deinit {
-        if let record { forge_unmap(record, count) }
+        if let record = unsafe record { unsafe forge_unmap(record, count) }
     }
 
     /// Whether an access hit a page without a file behind it. Stores into such a page do not reach the file, and loads
     /// from it do not return the file's content.
     public var hasFaulted: Bool {
         if let memory { return memory.hasFaulted }
-        return systemFault.map { forge_load_fault($0) != 0 } ?? false
+        return unsafe systemFault.map { unsafe forge_load_fault($0) != 0 } ?? false
     }
 
     /// Maps the file again at the same address after a fault; other threads may use the mapping meanwhile.
@@ -85,19 +90,19 @@ public final class FileMapping: Sendable {
     ///   - offset: The offset in the file at which the mapping begins.
     /// - Throws: ``FileSystemError``; the mapping counts as faulted then.
     package func restore(from file: Descriptor, at offset: Int64) throws(FileSystemError) {
-        guard let record else { return }
-        try SystemFileSystem().calling(.map) { forge_remap(record, file.rawValue, offset, count) }
+        guard let record = unsafe record else { return }
+        try SystemFileSystem().calling(.map) { unsafe forge_remap(record, file.rawValue, offset, count) }
     }
 
     /// The system's memory, for callers that cannot afford a call per store; nil where every access goes through an
     /// object.
     ///
     /// Valid for the lifetime of the mapping.
-    package var systemMemory: UnsafeMutableRawPointer? { memory == nil ? base : nil }
+    package var systemMemory: UnsafeMutableRawPointer? { unsafe memory == nil ? base : nil }
 
     /// The location where the fault handler records a fault, for ``forge_load_fault``; nil where there is no
     /// ``systemMemory``. Valid for the lifetime of the mapping.
-    package var systemFault: UnsafeRawPointer? { record.map { forge_mapping_fault($0) } }
+    package var systemFault: UnsafeRawPointer? { unsafe record.map { unsafe forge_mapping_fault($0) } }
 
     /// Copies bytes into the file.
     ///
@@ -106,11 +111,19 @@ public final class FileMapping: Sendable {
     ///   - offset: The offset in the mapping; all bytes must lie within its bounds.
     @inlinable public func store(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
         guard offset >= 0, offset <= directCount &- bytes.count, let source = bytes.baseAddress else {
-            return storeIndirectly(bytes, at: offset)
+            return unsafe storeIndirectly(bytes, at: offset)
         }
         defer { withExtendedLifetime(self) {} }
-        (base + offset).copyMemory(from: source, byteCount: bytes.count)
+        unsafe (base + offset).copyMemory(from: source, byteCount: bytes.count)
     }
+
+    /// Copies bytes into the file; see above.
+    package func store(_ bytes: Span<UInt8>, at offset: Int) {
+        unsafe bytes.withUnsafeBytes { unsafe store($0, at: offset) }
+    }
+
+    /// A copy of a range of the file's bytes, which must lie within the mapping.
+    package func copy(of range: Range<Int>) -> [UInt8] { unsafe withUnsafeBytes(range) { unsafe [UInt8]($0) } }
 
     /// Calls `body` with a range of the file's bytes in place, which change with the file.
     ///
@@ -125,8 +138,10 @@ public final class FileMapping: Sendable {
         _ range: Range<Int>, _ body: (UnsafeRawBufferPointer) throws(E) -> R
     ) throws(E) -> R {
         defer { withExtendedLifetime(self) {} }
-        guard range.lowerBound >= 0, range.upperBound <= directCount else { return try body(indirectBytes(in: range)) }
-        return try body(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
+        guard range.lowerBound >= 0, range.upperBound <= directCount else {
+            return try unsafe body(indirectBytes(in: range))
+        }
+        return try unsafe body(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
     }
 
     /// Hands all stores into the mapping to the file system, so that the next
@@ -145,7 +160,7 @@ public final class FileMapping: Sendable {
     public func writeBack() throws(FileSystemError) {
         guard !hasFaulted else { throw FileSystemError(.writeBack, .ioError) }
         if let memory { return try memory.writeBack() }
-        try SystemFileSystem().calling(.writeBack) { sysWriteBack(base, count) }
+        try SystemFileSystem().calling(.writeBack) { unsafe sysWriteBack(base, count) }
     }
 
     /// Every access but a copy within the system's memory: mappings of another kind, and ranges out of bounds.
@@ -153,15 +168,16 @@ public final class FileMapping: Sendable {
         precondition(
             offset >= 0 && bytes.count <= count && offset <= count - bytes.count,
             "\(bytes.count) bytes at \(offset) are not within a mapping of \(count) bytes")
-        guard let memory, !bytes.isEmpty else { return }
-        memory.store(bytes, at: offset)
+        guard let memory, unsafe !bytes.isEmpty else { return }
+        unsafe memory.store(bytes, at: offset)
     }
 
     @usableFromInline @inline(never) func indirectBytes(in range: Range<Int>) -> UnsafeRawBufferPointer {
         precondition(
             range.lowerBound >= 0 && range.upperBound <= count,
             "\(range) is not within a mapping of \(count) bytes")
-        return memory?.bytes(in: range) ?? UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count)
+        return unsafe memory?.bytes(in: range)
+            ?? UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count)
     }
 }
 
@@ -188,20 +204,30 @@ public protocol MappedMemory: AnyObject, Sendable {
 ///
 /// An access beyond the end of a file that was truncated does not fault but finds zeros, as in a ``FileMapping``.
 /// `deinit` unmaps it.
+@safe
 package final class PrivateMapping: Sendable {
     // Constant, and the C functions that take it may be called from any thread.
     private nonisolated(unsafe) let record: OpaquePointer
     package let count: Int
 
     /// The first byte; valid for the lifetime of the mapping.
-    package var base: UnsafeMutableRawPointer { forge_mapping_base(record) }
+    package var base: UnsafeMutableRawPointer { unsafe forge_mapping_base(record) }
 
     init(_ record: OpaquePointer, count: Int) {
-        self.record = record
+        unsafe self.record = record
         self.count = count
     }
 
     deinit {
-        forge_unmap(record, count)
+        unsafe forge_unmap(record, count)
+    }
+}
+
+extension Data {
+    /// The bytes of a mapping, which the `Data` retains.
+    package init(_ mapping: PrivateMapping) {
+        unsafe self.init(
+            bytesNoCopy: mapping.base, count: mapping.count,
+            deallocator: .custom { _, _ in withExtendedLifetime(mapping) {} })
     }
 }

@@ -36,33 +36,36 @@ extension FileMapping {
     /// It is `futex(2)` on Linux, and `os_sync_wait_on_address` with `OS_SYNC_WAIT_ON_ADDRESS_SHARED` on Darwin. An
     /// observer costs a thread, which uses no processor time while it waits.
     package func makeSignal(at offset: Int) -> (any FileSignal)? {
-        guard let word = systemMemory else { return nil }
+        guard let word = unsafe systemMemory else { return nil }
         precondition(offset >= 0 && offset % 4 == 0 && offset <= count - 4, "no word is at \(offset)")
-        return WordSignal(mapping: self, word: word + offset)
+        return unsafe WordSignal(mapping: self, word: word + offset)
     }
 }
 
 /// A word in a mapping that is increased by each signal.
 ///
 /// `@unchecked Sendable`: the word lives as long as the mapping, and is only accessed atomically.
+@safe
 private struct WordSignal: FileSignal, @unchecked Sendable {
     let mapping: FileMapping
     let word: UnsafeMutableRawPointer
 
-    func send() { forge_signal(word) }
+    func send() { unsafe forge_signal(word) }
 
     func observe(_ body: @escaping @Sendable () -> Duration?) throws(FileSystemError) -> any FileSignalObservation {
         // Returns at once, as it is not the value.
-        guard wait(while: forge_load_signal(word) &+ (1 << 31), atMost: .milliseconds(1)) else {
+        guard unsafe wait(while: forge_load_signal(word) &+ (1 << 31), atMost: .milliseconds(1)) else {
             throw FileSystemError(.watch, .notSupported)
         }
-        let thread = Unmanaged.passRetained(WaitingThread(self, body))
-        let observation = Observation(thread.takeUnretainedValue())
+        let thread = unsafe Unmanaged.passRetained(WaitingThread(self, body))
+        let observation = unsafe Observation(thread.takeUnretainedValue())
         let run: @convention(c) (UnsafeMutableRawPointer?) -> Void = { thread in
-            if let thread { Unmanaged<WaitingThread>.fromOpaque(thread).takeRetainedValue().run() }
+            if let thread = unsafe thread {
+                unsafe Unmanaged<WaitingThread>.fromOpaque(thread).takeRetainedValue().run()
+            }
         }
-        guard forge_start_thread(run, thread.toOpaque()) == 0 else {
-            thread.release()
+        guard unsafe forge_start_thread(run, thread.toOpaque()) == 0 else {
+            unsafe thread.release()
             throw FileSystemError(.watch, .resourceTemporarilyUnavailable)
         }
         return observation
@@ -70,7 +73,7 @@ private struct WordSignal: FileSignal, @unchecked Sendable {
 
     /// Waits while the word has a value; returns false if the system cannot.
     func wait(while value: UInt32, atMost time: Duration?) -> Bool {
-        forge_wait_for_signal(word, value, time.map { Int64($0.nanoseconds) } ?? -1) == 0
+        unsafe forge_wait_for_signal(word, value, time.map { Int64($0.nanoseconds) } ?? -1) == 0
     }
 
     private final class WaitingThread: Sendable {
@@ -89,7 +92,7 @@ private struct WordSignal: FileSignal, @unchecked Sendable {
         func run() {
             while true {
                 // Before the call, so that a signal that is sent from now on is not missed.
-                let value = forge_load_signal(signal.word)
+                let value = unsafe forge_load_signal(signal.word)
                 guard let body = body.withLock({ $0 }) else { return }
                 var time = body()
                 if signal.mapping.hasFaulted { time = min(time ?? Self.longestDeafness, Self.longestDeafness) }

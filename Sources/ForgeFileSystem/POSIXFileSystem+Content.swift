@@ -1,6 +1,9 @@
 package import Foundation
 public import SystemPackage
 
+// Memory safety: Buffers become spans and back here alone. A file system writes only to the part of a buffer that it
+// is given, and returns how many of its first bytes it has written; only these count as initialised.
+
 /// The maximum size of a content that is read as a whole; a larger file is `EFBIG`, because sparse files can have any
 /// size.
 package let maximumContentSizeInBytes = Int(Int32.max) - 1
@@ -11,18 +14,38 @@ extension POSIXFileSystem {
     public func readFully(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(FileSystemError) -> Int {
-        try read(descriptor, into: buffer, at: offset, expecting: nil)
+        try unsafe read(descriptor, into: buffer, at: offset, expecting: nil)
     }
 
-    /// Reads from `offset` to the end of a file that should end after `expected` bytes.
+    /// Appends up to `limit` bytes to a buffer, until it is full or the file ends, and returns how many were read.
     ///
-    /// `buffer` holds at least one byte more, so a read that returns just the expected bytes has met the end, and a
-    /// file that has grown fills more of the buffer.
-    package func readToEnd(
-        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0,
-        expecting expected: Int
+    /// For a file that should end after `expected` bytes, the buffer has room for one more at least: a read that
+    /// returns just the expected bytes has met the end, and a file that has grown fills more of the buffer.
+    package func readFully(
+        _ descriptor: Descriptor, into buffer: inout OutputRawSpan, upTo limit: Int = .max, at offset: Int64,
+        expecting expected: Int? = nil
     ) throws(FileSystemError) -> Int {
-        try read(descriptor, into: buffer, at: offset, expecting: expected)
+        try unsafe buffer.withUnsafeMutableBytes { (memory, count) throws(FileSystemError) -> Int in
+            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[count...].prefix(limit))
+            let done = try unsafe read(descriptor, into: rest, at: offset, expecting: expected)
+            count += done
+            return done
+        }
+    }
+
+    /// Reads up to `count` bytes into the beginning of an array; fewer only at the end of the file.
+    package func readFully(
+        _ descriptor: Descriptor, into bytes: inout [UInt8], count: Int, at offset: Int64
+    ) throws(FileSystemError) -> Int {
+        let outcome = unsafe bytes.withUnsafeMutableBytes { bytes -> Swift.Result<Int, FileSystemError> in
+            do throws(FileSystemError) {
+                let part = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[..<count])
+                return .success(try unsafe readFully(descriptor, into: part, at: offset))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try outcome.get()
     }
 
     private func read(
@@ -30,10 +53,10 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Int {
         var done = 0
         while done < buffer.count, done != expected || done == 0 {
-            let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
+            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
             let position = offset + Int64(done)
             let count = try retryingInterrupts { () throws(FileSystemError) in
-                try read(descriptor, into: rest, at: position)
+                try unsafe read(descriptor, into: rest, at: position)
             }
             if count == 0 { break }
             done += count
@@ -49,44 +72,67 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) {
         var done = 0
         while done < buffer.count {
-            let rest = UnsafeRawBufferPointer(rebasing: buffer[done...])
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[done...])
             let position = offset.map { $0 + Int64(done) }
             let count = try retryingInterrupts { () throws(FileSystemError) in
-                try write(descriptor, from: rest, at: position)
+                try unsafe write(descriptor, from: rest, at: position)
             }
             guard count > 0 else { throw FileSystemError(.write, .ioError) }
             done += count
         }
     }
 
+    /// One call of ``read(_:into:at:)`` that appends to a buffer.
+    package func read(
+        _ descriptor: Descriptor, into buffer: inout OutputRawSpan, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try unsafe buffer.withUnsafeMutableBytes { (memory, count) throws(FileSystemError) -> Int in
+            let done = try unsafe read(
+                descriptor, into: UnsafeMutableRawBufferPointer(rebasing: memory[count...]), at: offset)
+            count += done
+            return done
+        }
+    }
+
+    /// One call of ``write(_:from:at:)``.
+    package func write(
+        _ descriptor: Descriptor, from bytes: Span<UInt8>, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try unsafe bytes.withUnsafeBytes { (bytes) throws(FileSystemError) in
+            try unsafe write(descriptor, from: bytes, at: offset)
+        }
+    }
+
+    /// Writes all bytes, at `offset` or, if that is nil, at the file's own offset; see above.
+    package func writeFully(
+        _ descriptor: Descriptor, from bytes: RawSpan, at offset: Int64? = nil
+    ) throws(FileSystemError) {
+        try unsafe bytes.withUnsafeBytes { (bytes) throws(FileSystemError) in
+            try unsafe writeFully(descriptor, from: bytes, at: offset)
+        }
+    }
+
+    /// Writes all bytes; see above.
+    package func writeFully(
+        _ descriptor: Descriptor, from bytes: Span<UInt8>, at offset: Int64? = nil
+    ) throws(FileSystemError) {
+        try unsafe writeFully(descriptor, from: bytes.bytes, at: offset)
+    }
+
     /// Up to `count` bytes from `offset` on; fewer only at the end of the file.
     public func readBytes(
         of descriptor: Descriptor, at offset: Int64, count: Int
     ) throws(FileSystemError) -> [UInt8] {
-        var failure: FileSystemError?
-        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
-            do throws(FileSystemError) {
-                initializedCount = try readFully(descriptor, into: UnsafeMutableRawBufferPointer(buffer), at: offset)
-            } catch {
-                failure = error
-            }
+        try [UInt8](capacity: count) { (buffer) throws(FileSystemError) in
+            _ = try readFully(descriptor, into: &buffer, at: offset)
         }
-        if let failure { throw failure }
-        return bytes
     }
 
     /// Writes all of an array, at `offset` or, if that is nil, at the file's own offset; see `writeFully`.
     public func writeBytes(
         _ bytes: [UInt8], to descriptor: Descriptor, at offset: Int64? = nil
     ) throws(FileSystemError) {
-        let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
-            do throws(FileSystemError) {
-                return .success(try writeFully(descriptor, from: buffer, at: offset))
-            } catch {
-                return .failure(error)
-            }
-        }
-        try outcome.get()
+        try writeFully(descriptor, from: bytes.span, at: offset)
     }
 
     /// The whole content of an open regular file, independent of its offset.
@@ -111,20 +157,10 @@ extension POSIXFileSystem {
         var content: [UInt8] = []
         while true {
             let done = content.count
-            var failure: FileSystemError?
-            var readCount = 0
-            content = [UInt8](unsafeUninitializedCapacity: capacity) { buffer, initializedCount in
-                content.withUnsafeBytes { UnsafeMutableRawBufferPointer(buffer).copyMemory(from: $0) }
-                do throws(FileSystemError) {
-                    let rest = UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(buffer)[done...])
-                    readCount = try readToEnd(
-                        descriptor, into: rest, at: Int64(done), expecting: Int(expected) - done)
-                } catch {
-                    failure = error
-                }
-                initializedCount = done + readCount
+            let rest = try [UInt8](capacity: capacity - done) { (buffer) throws(FileSystemError) in
+                _ = try readFully(descriptor, into: &buffer, at: Int64(done), expecting: Int(expected) - done)
             }
-            if let failure { throw failure }
+            content = content.isEmpty ? rest : content + rest
             if content.count < capacity { return content }
             guard content.count <= maximum else { throw FileSystemError(.read, .fileTooLarge) }
             capacity = content.count < maximum / 2 ? capacity * 2 : maximum + 1
@@ -174,13 +210,54 @@ extension POSIXFileSystem {
     }
 }
 
+extension [UInt8] {
+    /// A copy of the bytes.
+    package init(copying bytes: RawSpan) { self = unsafe bytes.withUnsafeBytes { unsafe [UInt8]($0) } }
+
+    /// The bytes that `fill` appends to a buffer of a capacity.
+    package init<Failure: Error>(
+        capacity: Int, filling fill: (inout OutputRawSpan) throws(Failure) -> Void
+    ) throws(Failure) {
+        var failure: Failure?
+        unsafe self.init(unsafeUninitializedCapacity: capacity) { buffer, count in
+            let memory = UnsafeMutableRawBufferPointer(buffer)
+            var output = unsafe OutputRawSpan(buffer: memory, initializedCount: 0)
+            do throws(Failure) {
+                try fill(&output)
+                count = unsafe output.finalize(for: memory)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+    }
+}
+
+extension Data {
+    /// The bytes that `fill` appends to a buffer of a capacity, without a copy; nil if there is no memory for it.
+    package init?<Failure: Error>(
+        capacity: Int, filling fill: (inout OutputRawSpan) throws(Failure) -> Void
+    ) throws(Failure) {
+        guard let start = unsafe malloc(Swift.max(capacity, 1)) else { return nil }
+        let memory = unsafe UnsafeMutableRawBufferPointer(start: start, count: capacity)
+        var output = unsafe OutputRawSpan(buffer: memory, initializedCount: 0)
+        do throws(Failure) {
+            try fill(&output)
+        } catch {
+            unsafe free(start)
+            throw error
+        }
+        unsafe self.init(bytesNoCopy: start, count: output.finalize(for: memory), deallocator: .free)
+    }
+}
+
 /// Calls `body` with the bytes of `data`; `Data` itself does not support typed errors.
 package func withBytes<Result>(
-    of data: Data, _ body: (UnsafeRawBufferPointer) throws(FileSystemError) -> Result
+    of data: Data, _ body: (RawSpan) throws(FileSystemError) -> Result
 ) throws(FileSystemError) -> Result {
-    let outcome = data.withUnsafeBytes { bytes -> Swift.Result<Result, FileSystemError> in
+    let outcome = unsafe data.withUnsafeBytes { bytes -> Swift.Result<Result, FileSystemError> in
         do throws(FileSystemError) {
-            return .success(try body(bytes))
+            return .success(try unsafe body(bytes.bytes))
         } catch {
             return .failure(error)
         }

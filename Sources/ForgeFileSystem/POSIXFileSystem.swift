@@ -1,6 +1,9 @@
 public import Dispatch
 public import SystemPackage
 
+// Memory safety: An implementation of `read` writes at most `buffer.count` bytes to a buffer, and one of `write`
+// reads no more than these. Neither keeps the address.
+
 /// A complete POSIX file system: descriptors, names, links, attributes, locks and synchronisation.
 ///
 /// Every store on disk uses this protocol, so the code that runs on ``SystemFileSystem`` in production is the code that

@@ -1,6 +1,8 @@
 public import Foundation
 public import SystemPackage
 
+// Memory safety: The array of a path ends with a NUL, and is valid while a closure reads it.
+
 /// A POSIX path: a string of bytes, kept unchanged.
 ///
 /// Unlike `FilePath` it is never normalised: `link/` is not `link` (a trailing slash follows a symbolic link), and
@@ -27,9 +29,14 @@ public struct POSIXPath: Hashable, Sendable {
 
     /// A path of the bytes of a `FilePath`.
     public init(_ path: FilePath) {
-        self = path.withPlatformString { start in
-            POSIXPath(UnsafeRawBufferPointer(start: start, count: path.length))
+        self = unsafe path.withPlatformString { start in
+            unsafe POSIXPath(UnsafeRawBufferPointer(start: start, count: path.length))
         }
+    }
+
+    /// A path of the bytes in a span.
+    package init(_ bytes: Span<UInt8>) {
+        self.init(unsafe bytes.withUnsafeBufferPointer { unsafe [UInt8]($0) })
     }
 
     /// The bytes of the path.
@@ -46,16 +53,16 @@ public struct POSIXPath: Hashable, Sendable {
 
     /// Whether the path contains a NUL; no file system accepts such a path.
     public var containsNUL: Bool {
-        terminated.withUnsafeBytes { bytes in
+        unsafe terminated.withUnsafeBytes { bytes in
             var position = 0
             // Eight bytes at a time: only a zero byte borrows from above without having its own highest bit set.
             while position + 8 < bytes.count {
-                let word = bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self)
+                let word = unsafe bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self)
                 if (word &- 0x0101_0101_0101_0101) & ~word & 0x8080_8080_8080_8080 != 0 { return true }
                 position += 8
             }
             while position < bytes.count - 1 {
-                if bytes[position] == 0 { return true }
+                if unsafe bytes[position] == 0 { return true }
                 position += 1
             }
             return false
@@ -65,7 +72,9 @@ public struct POSIXPath: Hashable, Sendable {
     /// Calls `body` with the bytes, without the terminating NUL.
     @inlinable public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result
     {
-        try terminated.withUnsafeBytes { bytes in try body(UnsafeRawBufferPointer(rebasing: bytes.dropLast())) }
+        try unsafe terminated.withUnsafeBytes { bytes in
+            try unsafe body(UnsafeRawBufferPointer(rebasing: bytes.dropLast()))
+        }
     }
 
     /// This path followed by one slash and `component`.
@@ -126,6 +135,13 @@ extension POSIXPath: CustomStringConvertible {
 }
 
 extension String {
+    /// Calls `body` with the UTF-8 of the string.
+    package func withUTF8Span<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
+        if let result = unsafe utf8.withContiguousStorageIfAvailable({ unsafe body($0.span) }) { return result }
+        var copy = self
+        return copy.withUTF8 { unsafe body($0.span) }
+    }
+
     /// The path as a string; bytes that are not UTF-8 become U+FFFD, so it may not refer to the same file.
     public init(_ path: POSIXPath) {
         self = String(decoding: path.bytes, as: UTF8.self)

@@ -3,6 +3,8 @@ package import AsyncHTTPClient
 package import NIOCore
 import Synchronization
 
+// Memory safety: A view's memory is valid during the call of the closure that gets it.
+
 /// The body of a request, which knows whether it was asked for: before that, nothing has reached a server.
 ///
 /// The client asks for a body after it has a connection and has written the head of the request.
@@ -48,7 +50,7 @@ package final class RequestBody: Sendable {
             _ body: (UnsafeBufferPointer<UInt8>) throws -> Result
         ) rethrows -> Result? {
             self.body.ask()
-            return try view.withContiguousStorageIfAvailable(body)
+            return try unsafe view.withContiguousStorageIfAvailable(body)
         }
     }
 

@@ -208,8 +208,9 @@ final class S3TemporaryFile: Sendable {
     /// - Throws: `FileSystemError`.
     func read(_ range: Range<Int64>) async throws -> ByteBuffer {
         try await BlockingLane.general.run { [self] () throws(any Error) in
-            let bytes = try ByteBuffer(capacity: range.count) {
-                try fileSystem.readFully(descriptor, into: $0, at: range.lowerBound)
+            let bytes = try ByteBuffer(capacity: range.count) { buffer in
+                _ = try fileSystem.readFully(
+                    descriptor, into: &buffer, upTo: range.count, at: range.lowerBound)
             }
             guard bytes.readableBytes == range.count else { throw FileSystemError(.read, .ioError) }
             return bytes

@@ -147,7 +147,9 @@ struct S3Content: Sendable {
         sizeInBytes = source.sizeInBytes
         read = { range in
             try await BlockingLane.general.run { () throws(any Error) in
-                try ByteBuffer(capacity: range.count) { try source.read(into: $0, at: range.lowerBound) }
+                try ByteBuffer(capacity: range.count) { buffer in
+                    try source.read(into: &buffer, upTo: range.count, at: range.lowerBound)
+                }
             }
         }
         check = { try source.checkUnchanged() }
@@ -188,13 +190,12 @@ struct S3Content: Sendable {
 }
 
 extension ByteBuffer {
-    /// Creates a buffer of a capacity, which `read` fills; `read` returns the number of bytes that it has written.
-    init(capacity: Int, readingWith read: (UnsafeMutableRawBufferPointer) throws -> Int) throws {
+    /// The bytes that `fill` appends to a buffer of a capacity.
+    init<Failure: Error>(
+        capacity: Int, filling fill: (inout OutputRawSpan) throws(Failure) -> Void
+    ) throws(Failure) {
         self.init()
-        reserveCapacity(capacity)
-        try writeWithUnsafeMutableBytes(minimumWritableBytes: capacity) {
-            try read(UnsafeMutableRawBufferPointer(rebasing: $0[..<capacity]))
-        }
+        try writeWithOutputRawSpan(minimumWritableBytes: capacity, initializingWith: fill)
     }
 }
 

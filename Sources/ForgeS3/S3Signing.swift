@@ -252,7 +252,7 @@ enum S3Date {
 
 extension SHA256 {
     mutating func update(_ bytes: ByteBuffer) {
-        bytes.withUnsafeReadableBytes { update(bufferPointer: $0) }
+        update(data: bytes.readableBytesView)
     }
 
     /// The digest in hexadecimal digits.

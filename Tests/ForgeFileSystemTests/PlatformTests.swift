@@ -77,7 +77,8 @@ struct PlatformTests {
         let plan = FaultPlan([.fail(.synchronize, matching: "/store", with: errno)])
         let fileSystem = FaultingFileSystem(memory, plan: plan)
         let store = try StoreDirectory("/store", on: fileSystem)
-        try store.replace(try RelativeKey("a"), with: UnsafeRawBufferPointer(start: nil, count: 0))
+        let empty: [UInt8] = []
+        try store.replace(try RelativeKey("a"), with: empty.span.bytes)
         #expect(try memory.exists("/store/a"))
         try store.unlink(try RelativeKey("a"))
         try plan.requireAllFired()

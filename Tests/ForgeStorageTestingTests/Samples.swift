@@ -45,7 +45,7 @@ extension POSIXFileSystem {
         try withDirectory(parent) { (directory) throws(FileSystemError) in
             let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
                 do throws(FileSystemError) {
-                    return .success(try replaceFile(name, at: directory, with: buffer, durability: durability))
+                    return .success(try replaceFile(name, at: directory, with: buffer.bytes, durability: durability))
                 } catch {
                     return .failure(error)
                 }

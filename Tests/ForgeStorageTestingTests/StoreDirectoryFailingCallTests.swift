@@ -130,7 +130,7 @@ extension StoreDirectory {
         let bytes = Array(text.utf8)
         let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
             do throws(FileSystemError) {
-                return .success(try replace(key, with: buffer, mode))
+                return .success(try replace(key, with: buffer.bytes, mode))
             } catch {
                 return .failure(error)
             }

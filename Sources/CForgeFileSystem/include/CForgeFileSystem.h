@@ -18,6 +18,9 @@ static inline int forge_crc32c_is_accelerated(void) {
 /// Updates a CRC-32C, given and returned without the final inversion, with `size` bytes; only where accelerated.
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size);
 
+/// Writes zeros that the optimiser must not remove (explicit_bzero(3), on Darwin memset_s(3)).
+void forge_erase(void *bytes, size_t size);
+
 /// A part of a file, mapped for reading and writing, whose accesses never raise SIGBUS.
 struct forge_mapping;
 

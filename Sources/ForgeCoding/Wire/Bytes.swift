@@ -268,6 +268,9 @@ package struct EncodedBytes: ~Copyable {
     /// The number of bytes.
     package var count: Int { sink.count }
 
+    /// A copy of the bytes.
+    package var array: [UInt8] { sink.bytes }
+
     /// The bytes, valid for the lifetime of this value.
     package var bytes: UnsafeRawBufferPointer { unsafe sink.buffer }
 }

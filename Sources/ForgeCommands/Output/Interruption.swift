@@ -2,6 +2,9 @@ import Foundation
 import Synchronization
 import SystemPackage
 
+// Memory safety: The message is written before the signal handler is installed, never freed, and only read
+// afterwards. The handler calls nothing that is not async-signal-safe.
+
 /// The reaction to control-C: the process ends at once, or, in a verb that has something to tidy up, soon.
 public enum Interruption {
     private static let isAwaited = Atomic(false)
@@ -12,16 +15,16 @@ public enum Interruption {
         let failure = ErrorMessage.isJSON ? ErrorMessage.json : ErrorMessage.text
         let bytes = Array(failure("Error: interrupted", ExitStatus.interrupted.rawValue).utf8)
         let buffer = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: bytes.count)
-        _ = buffer.initialize(from: bytes)
-        return buffer
+        _ = unsafe buffer.initialize(from: bytes)
+        return unsafe buffer
     }()
 
     /// Handles `SIGINT`, unless the caller ignores it, as shells do for processes in the background.
     public static func install() {
         var earlier = sigaction()
-        sigaction(SIGINT, nil, &earlier)
+        unsafe sigaction(SIGINT, nil, &earlier)
         guard !earlier.isIgnoring else { return }
-        _ = message
+        _ = unsafe message
         _ = isAwaited.load(ordering: .relaxed)
         _ = isRequested.load(ordering: .relaxed)
         signal(SIGINT) { _ in Interruption.handle() }
@@ -34,7 +37,7 @@ public enum Interruption {
             isRequested.store(true, ordering: .relaxed)
             return
         }
-        _ = write(STDERR_FILENO, message.baseAddress, message.count)
+        _ = unsafe write(STDERR_FILENO, message.baseAddress, message.count)
         _exit(ExitStatus.interrupted.rawValue)
     }
 
@@ -68,7 +71,7 @@ public enum Interruption {
 extension sigaction {
     fileprivate var isIgnoring: Bool {
         #if os(Linux)
-        unsafeBitCast(__sigaction_handler.sa_handler, to: Int.self) == 1
+        unsafe unsafeBitCast(__sigaction_handler.sa_handler, to: Int.self) == 1
         #else
         unsafeBitCast(__sigaction_u.__sa_handler, to: Int.self) == 1
         #endif

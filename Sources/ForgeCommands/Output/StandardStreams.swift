@@ -2,6 +2,8 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
+// Memory safety: A read gets a buffer with its size, and the number that it returns is that of the bytes initialised.
+
 /// Standard output, written without a buffer, so that each failed write is an error of the command.
 enum StandardOutput {
     /// Writes bytes unchanged.
@@ -49,10 +51,9 @@ enum StandardInput {
 
     /// Reads what is available, up to 64 KiB; returns nil at the end of the input.
     static func readChunk() throws(CommandFailure) -> Data? {
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
         do {
-            let count = try buffer.withUnsafeMutableBytes { try FileDescriptor.standardInput.read(into: $0) }
-            return count == 0 ? nil : Data(buffer[..<count])
+            let bytes = try FileDescriptor.standardInput.readChunk(upTo: 1 << 16)
+            return bytes.isEmpty ? nil : Data(bytes)
         } catch let error as Errno {
             throw CommandFailure("cannot read standard input: \(error.text)")
         } catch {
@@ -142,5 +143,14 @@ public enum StandardDescriptors {
     /// Makes a write to a pipe without a reader fail with `EPIPE` instead of ending the process.
     public static func ignoreBrokenPipes() {
         signal(SIGPIPE, SIG_IGN)
+    }
+}
+
+extension FileDescriptor {
+    /// The bytes of one read; none at the end.
+    func readChunk(upTo limit: Int) throws -> [UInt8] {
+        try unsafe [UInt8](unsafeUninitializedCapacity: limit) { bytes, count in
+            count = try unsafe read(into: UnsafeMutableRawBufferPointer(bytes))
+        }
     }
 }

@@ -331,9 +331,7 @@ struct LineReader {
     private mutating func fill() throws(CommandFailure) {
         let size = max(1 << 16, buffer.count)
         do {
-            let chunk = try [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
-                count = try descriptor.read(into: UnsafeMutableRawBufferPointer(bytes))
-            }
+            let chunk = try descriptor.readChunk(upTo: size)
             isAtEnd = chunk.isEmpty
             buffer += chunk
         } catch let error as Errno {

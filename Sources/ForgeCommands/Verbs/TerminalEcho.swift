@@ -1,5 +1,8 @@
 import Foundation
 
+// Memory safety: Both modes are written before the signal handlers are installed, never freed, and only read
+// afterwards.
+
 /// The echo of the terminal on standard input, turned off until ``restore()`` or until a signal ends the process.
 struct TerminalEcho {
     /// The signals that end a process by default, except SIGKILL, which cannot be handled, and SIGPIPE, which this
@@ -21,21 +24,21 @@ struct TerminalEcho {
 
     /// Turns the echo off; line feeds are still shown.
     static func turnOff() throws(CommandFailure) -> TerminalEcho {
-        guard tcgetattr(STDIN_FILENO, shownMode) == 0 else {
+        guard unsafe tcgetattr(STDIN_FILENO, shownMode) == 0 else {
             throw CommandFailure("cannot read the mode of the terminal")
         }
-        hiddenMode.pointee = shownMode.pointee
-        hiddenMode.pointee.c_lflag &= ~tcflag_t(ECHO)
-        hiddenMode.pointee.c_lflag |= tcflag_t(ECHONL)
+        unsafe hiddenMode.pointee = shownMode.pointee
+        unsafe hiddenMode.pointee.c_lflag &= ~tcflag_t(ECHO)
+        unsafe hiddenMode.pointee.c_lflag |= tcflag_t(ECHONL)
         let echo = TerminalEcho(
             earlierActions: (endingSignals + [SIGTSTP]).map { number in
                 var action = sigaction()
-                sigaction(number, nil, &action)
+                unsafe sigaction(number, nil, &action)
                 return (number, action)
             })
         for number in endingSignals { signal(number, restoreAndEnd) }
         signal(SIGTSTP, restoreAndStop)
-        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, hiddenMode) == 0 else {
+        guard unsafe tcsetattr(STDIN_FILENO, TCSAFLUSH, hiddenMode) == 0 else {
             echo.restore()
             throw CommandFailure("cannot turn off the echo of the terminal")
         }
@@ -43,10 +46,10 @@ struct TerminalEcho {
     }
 
     func restore() {
-        tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
+        unsafe tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
         for (number, action) in earlierActions {
             var action = action
-            sigaction(number, &action, nil)
+            unsafe sigaction(number, &action, nil)
         }
     }
 }
@@ -57,14 +60,14 @@ nonisolated(unsafe) private let shownMode = UnsafeMutablePointer<termios>.alloca
 nonisolated(unsafe) private let hiddenMode = UnsafeMutablePointer<termios>.allocate(capacity: 1)
 
 private let restoreAndEnd: @convention(c) (CInt) -> Void = { number in
-    tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
+    unsafe tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
     signal(number, SIG_DFL)
     raise(number)
 }
 
 /// Stops the process with the echo on and turns it off again when the process continues.
 private let restoreAndStop: @convention(c) (CInt) -> Void = { _ in
-    tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
+    unsafe tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
     raise(SIGSTOP)
-    tcsetattr(STDIN_FILENO, TCSANOW, hiddenMode)
+    unsafe tcsetattr(STDIN_FILENO, TCSANOW, hiddenMode)
 }

@@ -5,6 +5,9 @@ import ForgeStorageTesting
 import Synchronization
 public import SystemPackage
 
+// Memory safety: Buffers are passed on for the time of the call; an address in a mapping is valid for the lifetime of
+// the mapping.
+
 /// The files of a ``SimulatedDevice`` as one process of the app sees them, with protection classes enforced.
 ///
 /// It is an `InMemoryFileSystem` whose files can be read and written only as far as the lock state permits for their
@@ -183,13 +186,13 @@ extension DeviceFileSystem {
     public func read(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try content(of: descriptor, for: .read).read(descriptor, into: buffer, at: offset)
+        try unsafe content(of: descriptor, for: .read).read(descriptor, into: buffer, at: offset)
     }
 
     public func write(
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try content(of: descriptor, for: .write).write(descriptor, from: buffer, at: offset)
+        try unsafe content(of: descriptor, for: .write).write(descriptor, from: buffer, at: offset)
     }
 
     public func copyRange(
@@ -239,15 +242,15 @@ extension DeviceFileSystem {
         let mapping = try view.map(descriptor, at: offset, count: count)
         let inode = try view.identity(of: .descriptor(descriptor))
         guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
-        return FileMapping(
+        return unsafe FileMapping(
             watching: mapping,
             load: { [self] mapping, range in
                 if !range.isEmpty { requireReachable(inode) }
-                return mapping.bytes(in: range)
+                return unsafe mapping.bytes(in: range)
             },
             store: { [self] mapping, bytes, place in
                 requireReachable(inode)
-                mapping.store(bytes, at: place)
+                unsafe mapping.store(bytes, at: place)
             },
             writeBack: { [self] (mapping) throws(FileSystemError) in
                 _ = try live(.writeBack)

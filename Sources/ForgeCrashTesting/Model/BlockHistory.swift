@@ -1,5 +1,8 @@
 import ForgeFileSystem
 
+// Memory safety: Words are read only as far as whole ones lie in a buffer, from memory that is aligned or a copy of
+// it. Debug builds, which explore crashes too, are fast only through addresses.
+
 /// The possible contents of one 4096-byte block of a file: the durable ones and all later ones.
 struct BlockHistory: Sendable {
     static let size = 4096
@@ -135,7 +138,7 @@ struct BlockHistory: Sendable {
     }
 
     private static func apply(_ write: Write, to content: inout [UInt8]) {
-        write.bytes.withUnsafeBytes { content.overwrite(write.range, with: $0) }
+        content.overwrite(write.range, with: write.bytes[...])
     }
 
     /// The contents without duplicates, and the index of each given content among them. Contents with equal hashes
@@ -145,7 +148,7 @@ struct BlockHistory: Sendable {
         var kept: [[UInt8]] = []
         var places: [Int] = []
         for content in contents {
-            let hash = content.withUnsafeBytes { StableHash.ofContent($0) }
+            let hash = StableHash.ofContent(content[...])
             if let place = seen[hash] {
                 places.append(place)
                 continue
@@ -160,8 +163,19 @@ struct BlockHistory: Sendable {
 
 extension [UInt8] {
     /// Replaces a range in one copy; `replaceSubrange` assigns byte by byte in debug builds.
-    mutating func overwrite(_ range: Range<Int>, with bytes: UnsafeRawBufferPointer) {
-        withUnsafeMutableBytes { UnsafeMutableRawBufferPointer(rebasing: $0[range]).copyMemory(from: bytes) }
+    mutating func overwrite(_ range: Range<Int>, with bytes: ArraySlice<UInt8>) {
+        precondition(range.count == bytes.count)
+        unsafe withUnsafeMutableBytes { target in
+            unsafe bytes.withUnsafeBytes {
+                unsafe UnsafeMutableRawBufferPointer(rebasing: target[range]).copyMemory(from: $0)
+            }
+        }
+    }
+
+    /// A range of whole words outside which two arrays of equal length, a multiple of 8, are equal.
+    func difference(from other: [UInt8]) -> Range<Int> {
+        precondition(count == other.count)
+        return unsafe withUnsafeBytes { bytes in unsafe other.withUnsafeBytes { unsafe bytes.difference(from: $0) } }
     }
 }
 
@@ -174,23 +188,23 @@ extension UnsafeRawBufferPointer {
     func withWords<Result>(_ body: (UnsafePointer<UInt64>) -> Result) -> Result {
         let wordCount = count / 8
         if let baseAddress, UInt(bitPattern: baseAddress) % 8 == 0 {
-            return baseAddress.withMemoryRebound(to: UInt64.self, capacity: wordCount, body)
+            return unsafe baseAddress.withMemoryRebound(to: UInt64.self, capacity: wordCount, body)
         }
-        return withUnsafeTemporaryAllocation(of: UInt64.self, capacity: wordCount + 1) { copy in
-            UnsafeMutableRawBufferPointer(copy)
+        return unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: wordCount + 1) { copy in
+            unsafe UnsafeMutableRawBufferPointer(copy)
                 .copyMemory(from: UnsafeRawBufferPointer(rebasing: self[..<(8 * wordCount)]))
-            return body(UnsafePointer(copy.baseAddress.unsafelyUnwrapped))
+            return unsafe body(UnsafePointer(copy.baseAddress.unsafelyUnwrapped))
         }
     }
 
     /// A range of whole words outside which two buffers of equal length, a multiple of 8, are equal.
     func difference(from other: UnsafeRawBufferPointer) -> Range<Int> {
-        withWords { words in
-            other.withWords { otherWords in
+        unsafe withWords { words in
+            unsafe other.withWords { otherWords in
                 var start = 0
                 var end = count / 8
-                while start < end, words[start] == otherWords[start] { start = start &+ 1 }
-                while end > start, words[end &- 1] == otherWords[end &- 1] { end = end &- 1 }
+                while start < end, unsafe words[start] == otherWords[start] { start = start &+ 1 }
+                while end > start, unsafe words[end &- 1] == otherWords[end &- 1] { end = end &- 1 }
                 return 8 * start..<8 * end
             }
         }
@@ -208,19 +222,23 @@ struct StableHash: Hashable, Sendable {
         value ^= value &>> 29
     }
 
-    mutating func mix(_ bytes: UnsafeRawBufferPointer) {
+    mutating func mix(_ bytes: ArraySlice<UInt8>) {
+        unsafe bytes.withUnsafeBytes { unsafe mix($0) }
+    }
+
+    private mutating func mix(_ bytes: UnsafeRawBufferPointer) {
         let wordCount = bytes.count / 8
-        bytes.withWords { words in
+        unsafe bytes.withWords { words in
             var index = 0
             while index < wordCount {
-                mix(UInt64(littleEndian: words[index]))
+                unsafe mix(UInt64(littleEndian: words[index]))
                 index &+= 1
             }
         }
         var offset = 8 * wordCount
         var tail = UInt64(truncatingIfNeeded: bytes.count)
         while offset < bytes.count {
-            tail = tail << 8 | UInt64(bytes[offset])
+            tail = unsafe tail << 8 | UInt64(bytes[offset])
             offset += 1
         }
         mix(tail)
@@ -235,20 +253,24 @@ struct StableHash: Hashable, Sendable {
 
     /// The hash of bytes without trailing zeros, so that bytes beyond the end of a file do not count; 0 if there are
     /// only zeros.
-    static func ofContent(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+    static func ofContent(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+        unsafe bytes.withUnsafeBytes { unsafe ofContent($0) }
+    }
+
+    private static func ofContent(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var count = bytes.count
-        while count % 8 != 0, bytes[count - 1] == 0 { count -= 1 }
+        while count % 8 != 0, unsafe bytes[count - 1] == 0 { count -= 1 }
         if count % 8 == 0 {
-            count = bytes.withWords { words in
+            count = unsafe bytes.withWords { words in
                 var left = count / 8
-                while left > 0, words[left &- 1] == 0 { left = left &- 1 }
+                while left > 0, unsafe words[left &- 1] == 0 { left = left &- 1 }
                 return 8 * left
             }
-            while count > 0, bytes[count - 1] == 0 { count -= 1 }
+            while count > 0, unsafe bytes[count - 1] == 0 { count -= 1 }
         }
         guard count > 0 else { return 0 }
         var hash = StableHash()
-        hash.mix(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        unsafe hash.mix(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
         return hash.value
     }
 }
@@ -258,8 +280,8 @@ extension ExtendedAttributes {
     var stableHash: UInt64 {
         var hash = StableHash()
         for name in names {
-            name.withUnsafeBytes { hash.mix($0) }
-            self[name]?.withUnsafeBytes { hash.mix($0) }
+            hash.mix(name[...])
+            if let value = self[name] { hash.mix(value[...]) }
         }
         return hash.value
     }

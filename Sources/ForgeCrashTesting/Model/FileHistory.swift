@@ -128,7 +128,7 @@ struct FileHistory: Sendable {
             position += Int64(count)
         }
         let before = (offset / 4096...(end - 1) / 4096).map { ($0, live.contribution(of: $0)) }
-        bytes.withUnsafeBytes { live.write($0, at: offset) }
+        live.write(bytes.span, at: offset)
         for (block, sum) in before { liveSum = liveSum &- sum &+ live.contribution(of: block) }
     }
 
@@ -223,17 +223,19 @@ struct FileHistory: Sendable {
 extension FileContent {
     /// One block, with zeros beyond the end of the file.
     func bytes(of block: Int64) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: BlockHistory.size)
-        _ = bytes.withUnsafeMutableBytes { read(into: $0, at: block * Int64(BlockHistory.size)) }
-        return bytes
+        let content = read(block)
+        return content + [UInt8](repeating: 0, count: BlockHistory.size - content.count)
     }
 
     /// The contribution of one block to the checksum of the content; 0 for zeros.
     func contribution(of block: Int64) -> UInt64 {
-        withUnsafeTemporaryAllocation(byteCount: BlockHistory.size, alignment: 8) { buffer in
-            let count = read(into: buffer, at: block * Int64(BlockHistory.size))
-            return Self.contribution(
-                of: block, StableHash.ofContent(UnsafeRawBufferPointer(rebasing: buffer[..<count])))
+        Self.contribution(of: block, StableHash.ofContent(read(block)[...]))
+    }
+
+    /// The bytes of a block up to the end of the file.
+    private func read(_ block: Int64) -> [UInt8] {
+        [UInt8](capacity: BlockHistory.size) { buffer in
+            _ = read(into: &buffer, at: block * Int64(BlockHistory.size))
         }
     }
 

@@ -54,9 +54,7 @@ final class FileChoices: Sendable {
             let cut = Int(size % 4096)
             guard cut > 0, let block = blocks.first(where: { $0.number == size / 4096 }) else { return [] }
             return block.versions.indices.map { version in
-                block.bytes(of: version).withUnsafeBytes { bytes in
-                    StableHash.ofContent(UnsafeRawBufferPointer(rebasing: bytes[..<cut]))
-                }
+                StableHash.ofContent(block.bytes(of: version)[..<cut])
             }
         }
     }
@@ -124,7 +122,7 @@ final class FileChoices: Sendable {
             let start = blocks[place].number * 4096
             let bytes = blocks[place].bytes(of: choice.blocks[place])
             let count = Int(min(4096, size - start))
-            bytes.withUnsafeBytes { content.write(UnsafeRawBufferPointer(rebasing: $0[..<count]), at: start) }
+            content.write(bytes.span.extracting(first: count), at: start)
         }
         return content
     }
@@ -160,11 +158,11 @@ struct BlockChoices: Sendable {
         var seen: Set<UInt64> = []
         func add(_ version: Version) {
             var version = version
-            version.hash = Self.bytes(of: version, wholes).withUnsafeBytes { StableHash.ofContent($0) }
+            version.hash = StableHash.ofContent(Self.bytes(of: version, wholes)[...])
             if seen.insert(version.hash).inserted { versions.append(version) }
         }
         for whole in wholes.indices { add(Version(newer: whole, older: whole)) }
-        let lastHash = history.last.withUnsafeBytes { StableHash.ofContent($0) }
+        let lastHash = StableHash.ofContent(history.last[...])
         let last = versions.firstIndex { $0.hash == lastHash } ?? 0
         guard profile.blocks == .any else {
             // The kept version comes first, then the torn variants of a store in progress.
@@ -187,10 +185,7 @@ struct BlockChoices: Sendable {
                     guard older < newer || history.writes.isEmpty else { continue }
                     guard wholes.count <= Self.manyVersions || older == 0 || older == newer - 1 else { continue }
                     // A tear outside the difference yields one of the two contents.
-                    let difference = wholes[newer]
-                        .withUnsafeBytes { bytes in
-                            wholes[older].withUnsafeBytes { bytes.difference(from: $0) }
-                        }
+                    let difference = wholes[newer].difference(from: wholes[older])
                     for tear in stride(from: 512, to: BlockHistory.size, by: 512) where difference.contains(tear) {
                         add(Version(newer: newer, older: older, part: 0..<tear))
                     }
@@ -229,8 +224,7 @@ struct BlockChoices: Sendable {
         if let garbage = version.garbage { return garbage }
         guard version.part.count < BlockHistory.size else { return wholes[version.newer] }
         var bytes = wholes[version.older]
-        wholes[version.newer]
-            .withUnsafeBytes { bytes.overwrite(version.part, with: UnsafeRawBufferPointer(rebasing: $0[version.part])) }
+        bytes.overwrite(version.part, with: wholes[version.newer][version.part])
         return bytes
     }
 

@@ -194,7 +194,7 @@ struct CrashedTree: Sendable {
                 if !node.attributes.extended.isEmpty { hash.mix(node.attributes.extended.stableHash) }
                 let sorted = node.entries.sorted { $0.name.bytes.lexicographicallyPrecedes($1.name.bytes) }
                 for entry in sorted {
-                    entry.name.withUnsafeBytes { hash.mix($0) }
+                    hash.mix(entry.name.bytes)
                     if let known = places[entry.inode] {
                         // A directory has at most one name.
                         if model.directories[entry.inode] != nil { return nil }
@@ -212,7 +212,7 @@ struct CrashedTree: Sendable {
                 node.content = file.durable
                 nodes.append(node)
                 hash.mix(UInt64(node.type.stableNumber) | 2 << 32)
-                node.target?.withUnsafeBytes { hash.mix($0) }
+                if let target = node.target { hash.mix(target.bytes) }
                 if let choices = files[number] {
                     undecided.append(OpenFile(choices: choices, place: place))
                 } else {

@@ -2,6 +2,8 @@
 import Foundation
 import Security
 
+// Memory safety: The framework writes its result to a variable during the call, and returns an object that it retains.
+
 extension KeychainCrypt {
     /// Creates a store in the Keychain of this device.
     ///
@@ -18,7 +20,7 @@ struct SystemKeychain: SecItemCalls {
     func add(_ item: SecItemQuery, _ value: SecItemValue) -> KeychainStatus {
         let attributes = dictionary(item)
         insert(value, into: attributes)
-        return KeychainStatus(rawValue: SecItemAdd(attributes as CFDictionary, nil))
+        return KeychainStatus(rawValue: unsafe SecItemAdd(attributes as CFDictionary, nil))
     }
 
     func copyData(_ query: SecItemQuery) -> (status: KeychainStatus, data: [UInt8]) {
@@ -26,7 +28,7 @@ struct SystemKeychain: SecItemCalls {
         attributes.setObject(kSecMatchLimitOne, forKey: kSecMatchLimit as NSString)
         attributes.setObject(NSNumber(value: true), forKey: kSecReturnData as NSString)
         var result: CFTypeRef?
-        let status = KeychainStatus(rawValue: SecItemCopyMatching(attributes as CFDictionary, &result))
+        let status = KeychainStatus(rawValue: unsafe SecItemCopyMatching(attributes as CFDictionary, &result))
         guard status == .success else { return (status, []) }
         guard let data = result as? NSData else { return (.decode, []) }
         return (status, [UInt8](Data(referencing: data)))
@@ -37,7 +39,7 @@ struct SystemKeychain: SecItemCalls {
         attributes.setObject(kSecMatchLimitAll, forKey: kSecMatchLimit as NSString)
         attributes.setObject(NSNumber(value: true), forKey: kSecReturnAttributes as NSString)
         var result: CFTypeRef?
-        let status = KeychainStatus(rawValue: SecItemCopyMatching(attributes as CFDictionary, &result))
+        let status = KeychainStatus(rawValue: unsafe SecItemCopyMatching(attributes as CFDictionary, &result))
         guard status == .success else { return (status, []) }
         guard let items = result as? NSArray else { return (.decode, []) }
         let accounts = items.compactMap { item in

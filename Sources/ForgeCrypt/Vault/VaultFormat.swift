@@ -1,4 +1,5 @@
 import Crypto
+import ForgeFileSystem
 import Foundation
 
 /// The first 160 bytes of a vault file; the documentation of the target describes the layout.
@@ -84,13 +85,13 @@ struct VaultHeader: Sendable {
     /// The fields that the key check authenticates.
     private var fields: [UInt8] {
         var bytes = Self.magic
-        bytes.appendLittleEndian(Self.version)
-        bytes.appendLittleEndian(UInt16(Self.length))
-        bytes.appendLittleEndian(UInt32(0))
+        bytes.append(littleEndian: Self.version)
+        bytes.append(littleEndian: UInt16(Self.length))
+        bytes.append(littleEndian: UInt32(0))
         bytes += vaultID
-        bytes.appendLittleEndian(generation)
-        bytes.appendLittleEndian(UInt64(bodyLength))
-        bytes.appendLittleEndian(UInt32(entryCount))
+        bytes.append(littleEndian: generation)
+        bytes.append(littleEndian: UInt64(bodyLength))
+        bytes.append(littleEndian: UInt32(entryCount))
         bytes += [UInt8](repeating: 0, count: Self.keyCheckOffset - bytes.count)
         return bytes
     }
@@ -137,11 +138,11 @@ struct SealedEntry: Sendable {
     ) throws(VaultFailure) {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(Self.prefixLength + name.bytes.count + value.count + 2 * Self.boxOverhead)
-        bytes.appendLittleEndian(UInt16(name.bytes.count))
+        bytes.append(littleEndian: UInt16(name.bytes.count))
         bytes.append(accessibility.vaultCode)
         bytes.append(0)
-        bytes.appendLittleEndian(UInt32(value.count))
-        bytes.appendLittleEndian(generation)
+        bytes.append(littleEndian: UInt32(value.count))
+        bytes.append(littleEndian: generation)
         let nameData = Self.associatedData(.name, bytes, vaultID)
         let valueData = Self.associatedData(.value, bytes, vaultID) + name.bytes
         for (plaintext, associatedData) in [(name.bytes, nameData), (value, valueData)] {
@@ -283,12 +284,6 @@ struct LittleEndianReader {
 
     mutating func integer<Number: FixedWidthInteger>() throws(VaultFailure) -> Number {
         try bytes(Number.bitWidth / 8).reversed().reduce(0) { $0 << 8 | Number($1) }
-    }
-}
-
-extension [UInt8] {
-    mutating func appendLittleEndian(_ number: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: number.littleEndian) { append(contentsOf: $0) }
     }
 }
 

@@ -89,7 +89,7 @@ public enum VaultKeyFile {
     private static func store(_ key: SymmetricKey, in file: VaultFile, at directory: OpenDirectory) -> FileSystemError?
     {
         var bytes = magic
-        key.withUnsafeBytes { bytes += $0 }
+        bytes.append(key)
         bytes += SHA256.hash(data: bytes).prefix(checksumLength)
         defer { erase(&bytes) }
         do {

@@ -135,10 +135,10 @@ final class OpenSource: Sendable {
         else { throw origin.failure(.changed, nil) }
     }
 
-    /// Fills memory with the bytes at an offset; returns their number, which is smaller if the file ends there.
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(FileStoreError) -> Int {
+    /// Appends up to `limit` bytes to a buffer, until it is full or the file ends.
+    func read(into buffer: inout OutputRawSpan, upTo limit: Int, at offset: Int64) throws(FileStoreError) {
         do {
-            return try origin.fileSystem.readFully(file, into: buffer, at: offset)
+            _ = try origin.fileSystem.readFully(file, into: &buffer, upTo: limit, at: offset)
         } catch {
             throw origin.failure(.unreadable, error)
         }
@@ -314,10 +314,9 @@ package struct SourceContent: Sendable {
 
     package var sizeInBytes: Int64 { source.status.sizeInBytes }
 
-    /// Fills memory with the bytes at an offset; returns their number, which is smaller if the file ends there. Blocks
-    /// the thread.
-    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(FileStoreError) -> Int {
-        try source.read(into: buffer, at: offset)
+    /// Appends up to `limit` bytes to a buffer, until it is full or the file ends. Blocks the thread.
+    package func read(into buffer: inout OutputRawSpan, upTo limit: Int, at offset: Int64) throws(FileStoreError) {
+        try source.read(into: &buffer, upTo: limit, at: offset)
     }
 
     /// Reads everything.

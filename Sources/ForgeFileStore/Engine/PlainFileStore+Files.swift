@@ -38,14 +38,10 @@ extension PlainFileStore {
 
     /// The bytes that `read` appends to a buffer of `count` bytes; nil if it returns false.
     private func cachedData(_ count: Int64, _ read: (inout OutputRawSpan) -> Bool) -> Data? {
-        guard let count = Int(exactly: count), let start = malloc(max(count, 1)) else { return nil }
-        let memory = UnsafeMutableRawBufferPointer(start: start, count: count)
-        var buffer = OutputRawSpan(buffer: memory, initializedCount: 0)
-        guard read(&buffer) else {
-            free(start)
-            return nil
-        }
-        return Data(bytesNoCopy: start, count: buffer.finalize(for: memory), deallocator: .free)
+        guard let count = Int(exactly: count) else { return nil }
+        var isRead = false
+        let data = Data(capacity: count) { buffer in isRead = read(&buffer) }
+        return isRead ? data : nil
     }
 
     /// Calls `body` with the root for something that is in memory.
@@ -113,18 +109,11 @@ extension PlainFileStore {
     private func data(
         _ count: Int64, _ read: (inout OutputRawSpan) throws(FileSystemError) -> Int
     ) throws(FileSystemError) -> Data {
-        guard let count = Int(exactly: count), let start = malloc(max(count, 1)) else {
-            throw FileSystemError(.read, .fileTooLarge)
-        }
-        let memory = UnsafeMutableRawBufferPointer(start: start, count: count)
-        var buffer = OutputRawSpan(buffer: memory, initializedCount: 0)
-        do throws(FileSystemError) {
-            _ = try read(&buffer)
-        } catch {
-            free(start)
-            throw error
-        }
-        return Data(bytesNoCopy: start, count: buffer.finalize(for: memory), deallocator: .free)
+        guard let count = Int(exactly: count),
+            let data = try Data(
+                capacity: count, filling: { (buffer) throws(FileSystemError) in _ = try read(&buffer) })
+        else { throw FileSystemError(.read, .fileTooLarge) }
+        return data
     }
 
     public func reader(for key: String) async throws -> FileReader {

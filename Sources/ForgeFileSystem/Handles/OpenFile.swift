@@ -108,17 +108,7 @@ extension OpenFile {
         into buffer: inout OutputRawSpan, at offset: Int64, expecting expected: Int? = nil
     ) throws(FileSystemError) -> Int {
         try naming { (descriptor) throws(FileSystemError) in
-            try buffer.withUnsafeMutableBytes { (memory, count) throws(FileSystemError) -> Int in
-                let rest = UnsafeMutableRawBufferPointer(rebasing: memory[count...])
-                let done =
-                    if let expected {
-                        try fileSystem.readToEnd(descriptor, into: rest, at: offset, expecting: expected)
-                    } else {
-                        try fileSystem.readFully(descriptor, into: rest, at: offset)
-                    }
-                count += done
-                return done
-            }
+            try fileSystem.readFully(descriptor, into: &buffer, at: offset, expecting: expected)
         }
     }
 
@@ -127,21 +117,14 @@ extension OpenFile {
     /// - Returns: The number of bytes, fewer than the buffer holds where the file ends or a part is not in memory; nil
     ///   if the first is not, or the file system cannot tell.
     package func readCached(into buffer: inout OutputRawSpan, at offset: Int64) -> Int? {
-        buffer.withUnsafeMutableBytes { memory, count in
-            let rest = UnsafeMutableRawBufferPointer(rebasing: memory[count...])
-            let done = sysReadCached(descriptor.rawValue, rest, offset)
-            guard done >= 0 else { return nil }
-            count += done
-            return done
-        }
+        let done = sysReadCached(descriptor.rawValue, &buffer, offset)
+        return done >= 0 ? done : nil
     }
 
     /// The whole content if it is in memory and has up to `limit` bytes, read without waiting; nil otherwise.
     package func cachedContents(upTo limit: Int) -> [UInt8]? {
         guard let size = Int(exactly: status.sizeInBytes), size <= limit else { return nil }
-        let content = [UInt8](unsafeUninitializedCapacity: size + 1) { buffer, count in
-            count = max(sysReadCached(descriptor.rawValue, UnsafeMutableRawBufferPointer(buffer), 0), 0)
-        }
+        let content = [UInt8](capacity: size + 1) { buffer in _ = sysReadCached(descriptor.rawValue, &buffer, 0) }
         // Otherwise a part is not in memory, or the file has grown.
         return content.count == size ? content : nil
     }

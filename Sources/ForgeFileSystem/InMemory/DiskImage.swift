@@ -132,11 +132,9 @@ package struct DiskImage: Sendable {
         for (parent, node) in nodes.enumerated() {
             for entry in node.entries {
                 guard let child = places[entry.inode] else { continue }
-                entry.name.withUnsafeBytes { bytes in
-                    let key = folding.isIdentity ? nil : folding.key(bytes)
-                    let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
-                    names[parent].insert(bytes, key: key, hash: hash, inode: child)
-                }
+                let bytes = entry.name.bytes
+                let key = folding.isIdentity ? nil : folding.key(bytes)
+                names[parent].insert(bytes, key: key, hash: NameTable.hash(key.map { $0[...] } ?? bytes), inode: child)
                 inodes[child].nameCount += 1
                 guard inodes[child].kind == .directory else { continue }
                 inodes[child].parent = parent

@@ -1,3 +1,6 @@
+// Memory safety: Every part of a buffer is cut with a checked range before its bytes are copied. Debug builds copy
+// whole ranges at once only through buffers, and this is where the crash explorer spends its time.
+
 /// The content of a regular file: bytes, holes, and preallocated blocks.
 ///
 /// A small file without holes is one array; a large or sparse one is split into chunks, so that a byte at the far end
@@ -25,22 +28,34 @@ package struct FileContent: Sendable {
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int {
         guard offset < size else { return 0 }
         let count = Int(min(Int64(buffer.count), size - offset))
-        let target = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
+        let target = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
         if let chunks {
-            chunks.read(into: target, at: offset)
+            unsafe chunks.read(into: target, at: offset)
             return count
         }
         let available = max(0, min(head.count - Int(min(offset, Int64(head.count))), count))
         if available > 0 {
-            head.withUnsafeBytes { bytes in
+            unsafe head.withUnsafeBytes { bytes in
                 let start = Int(offset)
-                target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[start..<start + available]))
+                unsafe target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[start..<start + available]))
             }
         }
         if available < count {
-            UnsafeMutableRawBufferPointer(rebasing: target[available...]).initializeMemory(as: UInt8.self, repeating: 0)
+            unsafe UnsafeMutableRawBufferPointer(rebasing: target[available...]).initializeMemory(
+                as: UInt8.self, repeating: 0)
         }
         return count
+    }
+
+    /// Appends up to `limit` bytes from `offset` on and returns their number, which is smaller than what the buffer holds
+    /// only at the end of the file.
+    package func read(into buffer: inout OutputRawSpan, upTo limit: Int = .max, at offset: Int64) -> Int {
+        unsafe buffer.withUnsafeMutableBytes { memory, count in
+            let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[count...].prefix(limit))
+            let done = unsafe read(into: rest, at: offset)
+            count += done
+            return done
+        }
     }
 
     /// The first offset from `offset` on in a written block; nil if there is none.
@@ -54,26 +69,35 @@ package struct FileContent: Sendable {
     func copyWritten(into zeros: UnsafeMutableRawBufferPointer, at offset: Int64) {
         guard offset < size else { return }
         if let chunks {
-            chunks.copyWritten(into: zeros, at: offset)
+            unsafe chunks.copyWritten(into: zeros, at: offset)
         } else {
-            _ = read(into: UnsafeMutableRawBufferPointer(rebasing: zeros.prefix(head.count)), at: offset)
+            _ = unsafe read(into: UnsafeMutableRawBufferPointer(rebasing: zeros.prefix(head.count)), at: offset)
         }
     }
 
     /// Stores bytes at `offset`, extending the file as needed; the caller has checked space and limits.
-    package mutating func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
-        guard !bytes.isEmpty else { return }
+    package mutating func write(_ bytes: Span<UInt8>, at offset: Int64) {
+        unsafe write(bytes.bytes, at: offset)
+    }
+
+    /// Stores bytes; see above.
+    mutating func write(_ bytes: RawSpan, at offset: Int64) {
+        unsafe bytes.withUnsafeBytes { unsafe write($0, at: offset) }
+    }
+
+    private mutating func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+        guard unsafe !bytes.isEmpty else { return }
         let end = offset + Int64(bytes.count)
         allocatedBlocks += unallocatedBlocks(in: offset..<end)
         size = max(size, end)
         if chunks == nil {
             if end <= Self.headLimit, offset / Self.blockSize <= Self.blocks(Int64(head.count)) {
-                writeHead(bytes, at: Int(offset))
+                unsafe writeHead(bytes, at: Int(offset))
                 return
             }
             cutIntoChunks()
         }
-        chunks?.write(bytes, at: offset)
+        unsafe chunks?.write(bytes, at: offset)
     }
 
     /// Truncates the file, or extends it by a hole.
@@ -128,25 +152,25 @@ package struct FileContent: Sendable {
 
     private mutating func writeHead(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
         guard !head.isEmpty || offset > 0 else {
-            head = [UInt8](bytes)
+            head = unsafe [UInt8](bytes)
             return
         }
         if offset > head.count { head.append(contentsOf: repeatElement(0, count: offset - head.count)) }
         let overlap = min(bytes.count, head.count - offset)
         if overlap > 0 {
-            head.withUnsafeMutableBytes { target in
-                UnsafeMutableRawBufferPointer(rebasing: target[offset...])
+            unsafe head.withUnsafeMutableBytes { target in
+                unsafe UnsafeMutableRawBufferPointer(rebasing: target[offset...])
                     .copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[..<overlap]))
             }
         }
         if overlap < bytes.count {
-            head.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[overlap...]))
+            unsafe head.append(contentsOf: UnsafeRawBufferPointer(rebasing: bytes[overlap...]))
         }
     }
 
     private mutating func cutIntoChunks() {
         var chunks = SparseChunks()
-        head.withUnsafeBytes { chunks.write($0, at: 0) }
+        unsafe head.withUnsafeBytes { unsafe chunks.write($0, at: 0) }
         head = []
         self.chunks = chunks
     }
@@ -184,13 +208,13 @@ struct SparseChunks: Sendable {
 
     func read(into target: UnsafeMutableRawBufferPointer, at offset: Int64) {
         Self.forEachPart(of: target.count, at: offset) { number, start, part in
-            let destination = UnsafeMutableRawBufferPointer(rebasing: target[part])
+            let destination = unsafe UnsafeMutableRawBufferPointer(rebasing: target[part])
             guard let chunk = chunks[number] else {
-                destination.initializeMemory(as: UInt8.self, repeating: 0)
+                unsafe destination.initializeMemory(as: UInt8.self, repeating: 0)
                 return
             }
-            chunk.bytes.withUnsafeBytes { bytes in
-                destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[start..<start + part.count]))
+            unsafe chunk.bytes.withUnsafeBytes { bytes in
+                unsafe destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[start..<start + part.count]))
             }
         }
     }
@@ -202,19 +226,20 @@ struct SparseChunks: Sendable {
             let start = number * Self.size
             let part = (start..<start + Self.size).clamped(to: wanted)
             guard !part.isEmpty else { continue }
-            chunk.bytes.withUnsafeBytes { bytes in
-                let source = UnsafeRawBufferPointer(rebasing: bytes[Int(part.lowerBound - start)...].prefix(part.count))
-                let target = UnsafeMutableRawBufferPointer(rebasing: zeros[Int(part.lowerBound - offset)...])
-                target.copyMemory(from: source)
+            unsafe chunk.bytes.withUnsafeBytes { bytes in
+                let source = unsafe UnsafeRawBufferPointer(
+                    rebasing: bytes[Int(part.lowerBound - start)...].prefix(part.count))
+                let target = unsafe UnsafeMutableRawBufferPointer(rebasing: zeros[Int(part.lowerBound - offset)...])
+                unsafe target.copyMemory(from: source)
             }
         }
     }
 
     mutating func write(_ source: UnsafeRawBufferPointer, at offset: Int64) {
         Self.forEachPart(of: source.count, at: offset) { number, start, part in
-            chunks[number, default: Chunk()].bytes.withUnsafeMutableBytes { bytes in
-                let destination = UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + part.count])
-                destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: source[part]))
+            unsafe chunks[number, default: Chunk()].bytes.withUnsafeMutableBytes { bytes in
+                let destination = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + part.count])
+                unsafe destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: source[part]))
             }
             let first = start / Int(FileContent.blockSize)
             let last = (start + part.count - 1) / Int(FileContent.blockSize)
@@ -232,8 +257,9 @@ struct SparseChunks: Sendable {
             chunks[boundary] = nil
             return
         }
-        chunks[boundary]?.bytes.withUnsafeMutableBytes { bytes in
-            _ = UnsafeMutableRawBufferPointer(rebasing: bytes[kept...]).initializeMemory(as: UInt8.self, repeating: 0)
+        unsafe chunks[boundary]?.bytes.withUnsafeMutableBytes { bytes in
+            _ = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[kept...]).initializeMemory(
+                as: UInt8.self, repeating: 0)
         }
         let blocks = (kept - 1) / Int(FileContent.blockSize) + 1
         chunks[boundary]?.written &= UInt8((1 << blocks) - 1)

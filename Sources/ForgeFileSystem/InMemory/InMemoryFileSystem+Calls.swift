@@ -2,6 +2,8 @@ import Dispatch
 import Synchronization
 public import SystemPackage
 
+// Memory safety: A buffer is the caller's for the time of the call, and is passed on as a span.
+
 extension InMemoryFileSystem {
     public func open(
         _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
@@ -41,13 +43,16 @@ extension InMemoryFileSystem {
     public func read(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try perform(.read) { (state) throws(Errno) in try state.read(descriptor, into: buffer, at: offset) }
+        var output = unsafe OutputRawSpan(buffer: buffer, initializedCount: 0)
+        return try perform(.read) { (state) throws(Errno) in try state.read(descriptor, into: &output, at: offset) }
     }
 
     public func write(
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try perform(.write) { (state) throws(Errno) in try state.write(descriptor, from: buffer, at: offset) }
+        try perform(.write) { (state) throws(Errno) in
+            try unsafe state.write(descriptor, from: buffer.bytes, at: offset)
+        }
     }
 
     public func seek(
@@ -95,11 +100,11 @@ extension InMemoryFileSystem {
 
         func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer {
             fileSystem.tree.state.withLock { $0.load(range, of: pages) }
-            return UnsafeRawBufferPointer(rebasing: pages.memory[range])
+            return unsafe UnsafeRawBufferPointer(rebasing: pages.memory[range])
         }
 
         func store(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
-            fileSystem.tree.state.withLock { $0.store(bytes, at: offset, in: pages) }
+            fileSystem.tree.state.withLock { unsafe $0.store(bytes.bytes, at: offset, in: pages) }
         }
 
         var hasFaulted: Bool { fileSystem.tree.state.withLock { $0.hasFaulted(pages) } }

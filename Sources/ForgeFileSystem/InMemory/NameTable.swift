@@ -1,5 +1,8 @@
 import Foundation
 
+// Memory safety: Every load of eight bytes is compared with the length of the name before. The memory is that of an
+// array, for the time of a closure.
+
 /// The names of one directory, as bytes, with their inodes, in insertion order.
 ///
 /// The bytes of all names are in one array, and names are found by a hash that is the same in every run, so that
@@ -32,7 +35,9 @@ struct NameTable: Sendable {
     private static let free: Int32 = -1
     private static let deleted: Int32 = -2
 
-    static func hash(_ name: UnsafeRawBufferPointer) -> UInt32 {
+    static func hash(_ name: ArraySlice<UInt8>) -> UInt32 { unsafe name.withUnsafeBytes { unsafe hash($0) } }
+
+    private static func hash(_ name: UnsafeRawBufferPointer) -> UInt32 {
         var hash = 0x9E37_79B9_7F4A_7C15 ^ UInt64(truncatingIfNeeded: name.count)
         func mix(_ word: UInt64) {
             hash = (hash ^ word) &* 0xD6E8_FEB8_6659_FD93
@@ -40,38 +45,42 @@ struct NameTable: Sendable {
         }
         var offset = 0
         while offset + 8 < name.count {
-            mix(UInt64(littleEndian: name.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            unsafe mix(UInt64(littleEndian: name.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
             offset += 8
         }
-        mix(lastWord(of: name))
+        unsafe mix(lastWord(of: name))
         return UInt32(truncatingIfNeeded: hash)
     }
 
     /// The last eight bytes of a name, or all bytes of a shorter one: unique among short names of the same length.
     @inline(__always) private static func lastWord(of name: UnsafeRawBufferPointer) -> UInt64 {
         if name.count >= 8 {
-            return UInt64(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 8, as: UInt64.self))
+            return unsafe UInt64(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 8, as: UInt64.self))
         }
         if name.count >= 4 {
-            let first = UInt32(littleEndian: name.loadUnaligned(as: UInt32.self))
-            let last = UInt32(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 4, as: UInt32.self))
+            let first = unsafe UInt32(littleEndian: name.loadUnaligned(as: UInt32.self))
+            let last = unsafe UInt32(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 4, as: UInt32.self))
             return UInt64(first) << 32 | UInt64(last)
         }
-        return name.reduce(0) { $0 << 8 | UInt64($1) }
+        return unsafe name.reduce(0) { $0 << 8 | UInt64($1) }
     }
 
     /// The index of the name with this key in `entries`.
-    func find(_ key: UnsafeRawBufferPointer) -> Int? {
-        let hash = Self.hash(key)
+    func find(_ key: ArraySlice<UInt8>) -> Int? { unsafe key.withUnsafeBytes { unsafe find($0) } }
+
+    private func find(_ key: UnsafeRawBufferPointer) -> Int? {
+        let hash = unsafe Self.hash(key)
         if slots.isEmpty {
-            for position in entries.indices.reversed() where matches(entries[position], key, hash) { return position }
+            for position in entries.indices.reversed() where unsafe matches(entries[position], key, hash) {
+                return position
+            }
             return nil
         }
         let mask = slots.count - 1
         var slot = Int(hash) & mask
         while slots[slot] != Self.free {
             let position = Int(slots[slot])
-            if position >= 0, matches(entries[position], key, hash) { return position }
+            if position >= 0, unsafe matches(entries[position], key, hash) { return position }
             slot = (slot + 1) & mask
         }
         return nil
@@ -82,19 +91,19 @@ struct NameTable: Sendable {
     /// The name as a separate path, made with one allocation.
     func path(at position: Int) -> POSIXPath {
         let range = entries[position].nameRange
-        return POSIXPath(
+        return unsafe POSIXPath(
             terminated: bytes.withUnsafeBytes { bytes in
-                [UInt8](unsafeUninitializedCapacity: range.count + 1) { buffer, count in
+                unsafe [UInt8](unsafeUninitializedCapacity: range.count + 1) { buffer, count in
                     let target = UnsafeMutableRawBufferPointer(buffer)
-                    target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[range]))
-                    target[range.count] = 0
+                    unsafe target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[range]))
+                    unsafe target[range.count] = 0
                     count = range.count + 1
                 }
             })
     }
 
     /// Adds a new name; `key` is its folded form, nil for the name itself.
-    mutating func insert(_ name: UnsafeRawBufferPointer, key: [UInt8]?, hash: UInt32, inode: Int) {
+    mutating func insert(_ name: ArraySlice<UInt8>, key: [UInt8]?, hash: UInt32, inode: Int) {
         let entry = Entry(
             hash: hash, inode: Int32(inode), start: UInt32(bytes.count), nameCount: UInt16(name.count),
             keyCount: UInt16(key?.count ?? 0))
@@ -142,15 +151,15 @@ struct NameTable: Sendable {
         guard entry.hash == hash, !entry.isRemoved else { return false }
         let range = entry.keyRange
         guard range.count == key.count else { return false }
-        return bytes.withUnsafeBytes { bytes in
-            let stored = UnsafeRawBufferPointer(rebasing: bytes[range])
+        return unsafe bytes.withUnsafeBytes { bytes in
+            let stored = unsafe UnsafeRawBufferPointer(rebasing: bytes[range])
             var offset = 0
             while offset + 8 < key.count {
-                let left = stored.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
-                guard left == key.loadUnaligned(fromByteOffset: offset, as: UInt64.self) else { return false }
+                let left = unsafe stored.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+                guard unsafe left == key.loadUnaligned(fromByteOffset: offset, as: UInt64.self) else { return false }
                 offset += 8
             }
-            return Self.lastWord(of: stored) == Self.lastWord(of: key)
+            return unsafe Self.lastWord(of: stored) == Self.lastWord(of: key)
         }
     }
 
@@ -192,7 +201,7 @@ struct NameFolding: Sendable {
     var isIdentity: Bool { !ignoresCase && !ignoresNormalisation }
 
     /// The key that two names share exactly if they are the same name; bytes that are not UTF-8 are unchanged.
-    func key(_ name: UnsafeRawBufferPointer) -> [UInt8] {
+    func key(_ name: ArraySlice<UInt8>) -> [UInt8] {
         if name.allSatisfy({ $0 < 0x80 }) {
             guard ignoresCase else { return [UInt8](name) }
             return name.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 }

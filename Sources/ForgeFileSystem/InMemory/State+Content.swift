@@ -5,36 +5,35 @@ extension InMemoryFileSystem.State {
     private static let maximumTransfer = 0x7FFF_F000
 
     mutating func read(
-        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+        _ descriptor: Descriptor, into buffer: inout OutputRawSpan, at offset: Int64?
     ) throws(Errno) -> Int {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
         if offset != nil { try requireOffsets(file) }
         guard openFiles[file].isReadable else { throw .badFileDescriptor }
-        try checkRange(of: buffer.count, at: offset)
+        try checkRange(of: buffer.freeCapacity, at: offset)
         let index = openFiles[file].inode
         guard !isDirectory(index) else { throw .isDirectory }
-        if inodes[index].kind == .fifo { return try readPipe(index, into: buffer) }
+        if inodes[index].kind == .fifo { return try readPipe(index, into: &buffer) }
         if let readError { throw failure(because: readError) }
-        guard !buffer.isEmpty else { return 0 }
+        guard !buffer.isFull else { return 0 }
         let position = offset ?? openFiles[file].offset
-        let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.maximumTransfer))
         // Beyond the maximum file size, a read does not even count as an access.
         guard position < options.maximumFileSizeInBytes else { return 0 }
-        let count = contents[index].read(into: limited, at: position)
+        let count = contents[index].read(into: &buffer, upTo: Self.maximumTransfer, at: position)
         noteAccess(index)
         if offset == nil { openFiles[file].offset = position + Int64(count) }
         return count
     }
 
     mutating func write(
-        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+        _ descriptor: Descriptor, from buffer: RawSpan, at offset: Int64?
     ) throws(Errno) -> Int {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
         if offset != nil { try requireOffsets(file) }
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
-        try checkRange(of: buffer.count, at: offset)
+        try checkRange(of: buffer.byteCount, at: offset)
         if inodes[openFiles[file].inode].kind == .fifo {
             return try writePipe(openFiles[file].inode, from: buffer)
         }
@@ -45,7 +44,7 @@ extension InMemoryFileSystem.State {
         var position = offset ?? openFiles[file].offset
         if openFiles[file].appends, offset == nil || options.profile == .linux { position = contents[index].size }
         guard position < options.maximumFileSizeInBytes else { throw .fileTooLarge }
-        var count = min(buffer.count, Self.maximumTransfer)
+        var count = min(buffer.byteCount, Self.maximumTransfer)
         count = Int(min(Int64(count), options.maximumFileSizeInBytes - position))
         let device = inodes[index].device
         if devices[device].quota.sizeInBytes != nil {
@@ -53,7 +52,7 @@ extension InMemoryFileSystem.State {
             guard count > 0 else { throw .noSpace }
         }
         dropPrivilegeBits(index)
-        writeBytes(UnsafeRawBufferPointer(rebasing: buffer[..<count]), to: index, at: position)
+        writeBytes(buffer.extracting(first: count), to: index, at: position)
         if offset == nil { openFiles[file].offset = position + Int64(count) }
         return count
     }
@@ -166,18 +165,18 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    mutating func readPipe(_ index: Int, into buffer: UnsafeMutableRawBufferPointer) throws(Errno) -> Int {
-        guard !buffer.isEmpty else { return 0 }
+    mutating func readPipe(_ index: Int, into buffer: inout OutputRawSpan) throws(Errno) -> Int {
+        guard !buffer.isFull else { return 0 }
         guard let held = pipes[index], !held.isEmpty else {
             if hasWriter(index) { throw .resourceTemporarilyUnavailable }
             return 0
         }
-        let count = pipes[index]?.read(into: buffer) ?? 0
+        let count = pipes[index]?.read(into: &buffer) ?? 0
         noteAccess(index)
         return count
     }
 
-    mutating func writePipe(_ index: Int, from buffer: UnsafeRawBufferPointer) throws(Errno) -> Int {
+    mutating func writePipe(_ index: Int, from buffer: RawSpan) throws(Errno) -> Int {
         guard !buffer.isEmpty else { return 0 }
         guard hasReader(index) else { throw .brokenPipe }
         let count = pipes[index, default: InMemoryFileSystem.Pipe()].write(buffer)
@@ -217,14 +216,13 @@ extension InMemoryFileSystem {
         var isEmpty: Bool { pages.isEmpty }
 
         /// Removes as many bytes as there are and fit, in FIFO order.
-        mutating func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        mutating func read(into buffer: inout OutputRawSpan) -> Int {
             var done = 0
             var emptied = 0
-            while done < buffer.count, emptied < pages.count {
+            while !buffer.isFull, emptied < pages.count {
                 let page = pages[emptied]
-                let count = min(buffer.count - done, page.bytes.count - page.start)
-                UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
-                    .copyBytes(from: page.bytes[page.start..<page.start + count])
+                let count = min(buffer.freeCapacity, page.bytes.count - page.start)
+                for byte in page.bytes[page.start..<page.start + count] { buffer.append(byte) }
                 done += count
                 pages[emptied].start += count
                 if pages[emptied].start == page.bytes.count { emptied += 1 }
@@ -235,16 +233,16 @@ extension InMemoryFileSystem {
 
         /// Accepts as many bytes as there are pages for; the rest of the last page is used only for the odd end of a
         /// write, and only if that fits completely. So up to a page is written completely or not at all.
-        mutating func write(_ buffer: UnsafeRawBufferPointer) -> Int {
+        mutating func write(_ buffer: RawSpan) -> Int {
             var done = 0
-            let odd = buffer.count % Self.pageSize
+            let odd = buffer.byteCount % Self.pageSize
             if odd > 0, let last = pages.indices.last, pages[last].bytes.count + odd <= Self.pageSize {
-                pages[last].bytes += buffer[..<odd]
+                pages[last].bytes += [UInt8](copying: buffer.extracting(first: odd))
                 done = odd
             }
-            while done < buffer.count, pages.count < Self.maximumPageCount {
-                let count = min(Self.pageSize, buffer.count - done)
-                pages.append(Page(bytes: Array(buffer[done..<done + count])))
+            while done < buffer.byteCount, pages.count < Self.maximumPageCount {
+                let count = min(Self.pageSize, buffer.byteCount - done)
+                pages.append(Page(bytes: [UInt8](copying: buffer.extracting(done..<done + count))))
                 done += count
             }
             return done

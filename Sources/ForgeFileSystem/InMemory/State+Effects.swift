@@ -4,14 +4,14 @@ import SystemPackage
 extension InMemoryFileSystem.State {
     // MARK: Content
 
-    mutating func writeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
+    mutating func writeBytes(_ bytes: RawSpan, to index: Int, at offset: Int64) {
         let before = contents[index].allocatedBlocks
         if !mappings.isEmpty { showWrite(bytes, to: index, at: offset) }
         contents[index].write(bytes, at: offset)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
         if recording != nil {
-            record(.write(inode: inodes[index].number, offset: offset, bytes: [UInt8](bytes), time: now()))
+            record(.write(inode: inodes[index].number, offset: offset, bytes: [UInt8](copying: bytes), time: now()))
         }
     }
 
@@ -36,14 +36,14 @@ extension InMemoryFileSystem.State {
     }
 
     /// Stores bytes through a mapping, within the file's size.
-    mutating func storeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64, isNoticed: Bool) {
+    mutating func storeBytes(_ bytes: RawSpan, to index: Int, at offset: Int64, isNoticed: Bool) {
         let before = contents[index].allocatedBlocks
         contents[index].write(bytes, at: offset)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         if isNoticed { touchContent(index) }
         if recording != nil {
             let time = isNoticed ? now() : nil
-            record(.store(inode: inodes[index].number, offset: offset, bytes: [UInt8](bytes), time: time))
+            record(.store(inode: inodes[index].number, offset: offset, bytes: [UInt8](copying: bytes), time: time))
         }
     }
 
@@ -230,11 +230,9 @@ extension InMemoryFileSystem.State {
     }
 
     private mutating func insertName(_ name: Walk, in directory: Int, leadingTo index: Int) {
-        name.withName { bytes in
-            let key = folding.isIdentity ? nil : folding.key(bytes)
-            let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
-            names[directory].insert(bytes, key: key, hash: hash, inode: index)
-        }
+        let bytes = name.nameBytes
+        let key = folding.isIdentity ? nil : folding.key(bytes)
+        names[directory].insert(bytes, key: key, hash: NameTable.hash(key.map { $0[...] } ?? bytes), inode: index)
     }
 }
 
@@ -294,9 +292,7 @@ extension InMemoryFileSystem.State {
     }
 
     func place(of name: Walk) -> FileSystemEffect.Place {
-        name.withName { bytes in
-            FileSystemEffect.Place(directory: inodes[name.directory].number, name: POSIXPath(bytes))
-        }
+        FileSystemEffect.Place(directory: inodes[name.directory].number, name: POSIXPath(name.nameBytes))
     }
 
     func place(at position: Int, in directory: Int) -> FileSystemEffect.Place {

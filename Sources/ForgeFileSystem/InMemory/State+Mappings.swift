@@ -1,5 +1,8 @@
 import SystemPackage
 
+// Memory safety: The pages of a mapping are freed when their last owner is, and every range is clamped to them before
+// it is copied.
+
 /// Mapped files (`mmap(2)`): each mapping has its own memory, and every change of a content is applied to all of them.
 extension InMemoryFileSystem.State {
     typealias Mapping = InMemoryFileSystem.Mapping
@@ -37,7 +40,7 @@ extension InMemoryFileSystem.State {
         guard isRegular(index) else { throw .operationNotSupportedByDevice }
         try requireWritableDevice(index)
         guard let pages = Pages(count: count) else { throw .noMemory }
-        contents[index].copyWritten(into: pages.memory, at: offset)
+        unsafe contents[index].copyWritten(into: pages.memory, at: offset)
         noteAccess(index)
         hold(index)
         mappings.append(Mapping(inode: index, process: current, range: offset..<offset + Int64(count), pages: pages))
@@ -59,15 +62,15 @@ extension InMemoryFileSystem.State {
     /// Stores bytes through a mapping.
     ///
     /// Has no effect if the process of the mapping has ended.
-    mutating func store(_ bytes: UnsafeRawBufferPointer, at offset: Int, in pages: Pages) {
+    mutating func store(_ bytes: RawSpan, at offset: Int, in pages: Pages) {
         guard let place = place(of: pages) else { return }
         begin(mappings[place].process)
         let index = mappings[place].inode
         let start = mappings[place].range.lowerBound + Int64(offset)
         let size = contents[index].size
-        let inFile = UnsafeRawBufferPointer(
-            rebasing: bytes.prefix(Int(max(0, min(start + Int64(bytes.count), size) - start))))
-        guard isReachable(start..<start + Int64(bytes.count), of: index), hasSpace(inFile, at: start, in: index) else {
+        let inFile = bytes.extracting(first: Int(max(0, min(start + Int64(bytes.byteCount), size) - start)))
+        guard isReachable(start..<start + Int64(bytes.byteCount), of: index), hasSpace(inFile, at: start, in: index)
+        else {
             mappings[place].hasFaulted = true
             return mappings[place].show(bytes, at: start)
         }
@@ -79,9 +82,9 @@ extension InMemoryFileSystem.State {
         for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: start) }
     }
 
-    private func hasSpace(_ bytes: UnsafeRawBufferPointer, at start: Int64, in index: Int) -> Bool {
+    private func hasSpace(_ bytes: RawSpan, at start: Int64, in index: Int) -> Bool {
         guard !bytes.isEmpty else { return true }
-        let wanted = contents[index].unallocatedBlocks(in: start..<start + Int64(bytes.count))
+        let wanted = contents[index].unallocatedBlocks(in: start..<start + Int64(bytes.byteCount))
         return wanted <= devices[inodes[index].device].freeBlocks && !isReadOnly(index)
     }
 
@@ -120,8 +123,8 @@ extension InMemoryFileSystem.State {
     // MARK: Changes of the file by other calls
 
     /// Updates the mappings before bytes are written.
-    func showWrite(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
-        showResize(of: index, to: max(contents[index].size, offset + Int64(bytes.count)))
+    func showWrite(_ bytes: RawSpan, to index: Int, at offset: Int64) {
+        showResize(of: index, to: max(contents[index].size, offset + Int64(bytes.byteCount)))
         for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: offset) }
     }
 
@@ -158,6 +161,7 @@ extension InMemoryFileSystem {
     ///
     /// It is written only under the lock of the tree, and read without it by the owner, like the system's memory;
     /// callers must order such reads themselves.
+    @safe
     final class Pages: @unchecked Sendable {
         let memory: UnsafeMutableRawBufferPointer
 
@@ -167,40 +171,40 @@ extension InMemoryFileSystem {
         /// Zero-filled; nil if there is no memory.
         init?(count: Int) {
             guard count >= Self.mappedFromCount else {
-                memory = .allocate(byteCount: count, alignment: 16)
-                _ = memory.initializeMemory(as: UInt8.self, repeating: 0)
+                unsafe memory = .allocate(byteCount: count, alignment: 16)
+                _ = unsafe memory.initializeMemory(as: UInt8.self, repeating: 0)
                 return
             }
-            guard let base = sysMapAnonymous(count) else { return nil }
-            memory = UnsafeMutableRawBufferPointer(start: base, count: count)
+            guard let base = unsafe sysMapAnonymous(count) else { return nil }
+            unsafe memory = UnsafeMutableRawBufferPointer(start: base, count: count)
         }
 
         deinit {
-            guard memory.count >= Self.mappedFromCount else { return memory.deallocate() }
+            guard unsafe memory.count >= Self.mappedFromCount else { return unsafe memory.deallocate() }
             // This can fail only for a range that was never mapped.
-            if let base = memory.baseAddress { _ = sysUnmap(base, memory.count) }
+            if let base = unsafe memory.baseAddress { _ = unsafe sysUnmap(base, memory.count) }
         }
     }
 }
 
 extension InMemoryFileSystem.Mapping {
     /// Copies bytes of the file into the memory, as far as they are mapped.
-    func show(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
-        let shown = (offset..<offset + Int64(bytes.count)).clamped(to: range)
+    func show(_ bytes: RawSpan, at offset: Int64) {
+        let shown = (offset..<offset + Int64(bytes.byteCount)).clamped(to: range)
         guard !shown.isEmpty else { return }
-        let source = UnsafeRawBufferPointer(rebasing: bytes[Int(shown.lowerBound - offset)...].prefix(shown.count))
-        memory(of: shown).copyMemory(from: source)
+        let source = bytes.extracting(droppingFirst: Int(shown.lowerBound - offset)).extracting(first: shown.count)
+        unsafe source.withUnsafeBytes { unsafe memory(of: shown).copyMemory(from: $0) }
     }
 
     /// Fills a range of the file with zeros.
     func showZeros(_ zeros: Range<Int64>) {
         let shown = zeros.clamped(to: range)
         guard !shown.isEmpty else { return }
-        _ = memory(of: shown).initializeMemory(as: UInt8.self, repeating: 0)
+        _ = unsafe memory(of: shown).initializeMemory(as: UInt8.self, repeating: 0)
     }
 
     private func memory(of part: Range<Int64>) -> UnsafeMutableRawBufferPointer {
         let start = Int(part.lowerBound - range.lowerBound)
-        return UnsafeMutableRawBufferPointer(rebasing: pages.memory[start..<start + part.count])
+        return unsafe UnsafeMutableRawBufferPointer(rebasing: pages.memory[start..<start + part.count])
     }
 }

@@ -234,7 +234,7 @@ extension InMemoryFileSystem.State {
     /// Whether the stored name equals the path's spelling.
     private func isShown(_ name: Walk, at position: Int) -> Bool {
         let shown = names[name.directory].name(at: position)
-        return name.withName { $0.elementsEqual(shown) }
+        return name.nameBytes == shown
     }
 
     /// Renames a file to another spelling of its own name on a file system that folds names.

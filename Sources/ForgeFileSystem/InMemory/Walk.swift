@@ -35,36 +35,33 @@ extension InMemoryFileSystem.State {
         /// Advances to the next component and returns whether it is the last.
         fileprivate mutating func advance() -> Bool {
             let slash = UInt8(ascii: "/")
-            return path.terminated.withUnsafeBufferPointer { bytes in
-                // The terminating NUL ends every scan: a checked path and a link's target contain no other.
-                var end = position
-                while bytes[end] == slash { end += 1 }
-                let start = end
-                guard bytes[end] != 0 else {
-                    last = .root
-                    return true
-                }
-                while bytes[end] != slash, bytes[end] != 0 { end += 1 }
-                name = start..<end
-                last = Self.kind(bytes, name)
-                while bytes[end] == slash { end += 1 }
-                hasTrailingSlash = bytes[end] == 0 && end > name.upperBound
-                position = end
-                return bytes[end] == 0
+            let bytes = path.terminated
+            // The terminating NUL ends every scan: a checked path and a link's target contain no other.
+            var end = position
+            while bytes[end] == slash { end += 1 }
+            let start = end
+            guard bytes[end] != 0 else {
+                last = .root
+                return true
             }
+            while bytes[end] != slash, bytes[end] != 0 { end += 1 }
+            name = start..<end
+            last = Self.kind(bytes, name)
+            while bytes[end] == slash { end += 1 }
+            hasTrailingSlash = bytes[end] == 0 && end > name.upperBound
+            position = end
+            return bytes[end] == 0
         }
 
-        private static func kind(_ bytes: UnsafeBufferPointer<UInt8>, _ name: Range<Int>) -> Last {
+        private static func kind(_ bytes: [UInt8], _ name: Range<Int>) -> Last {
             let dot = UInt8(ascii: ".")
             guard name.count <= 2, bytes[name.lowerBound] == dot else { return .name }
             if name.count == 1 { return .dot }
             return bytes[name.lowerBound + 1] == dot ? .dotDot : .name
         }
 
-        /// Calls `body` with the bytes of the last component.
-        func withName<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-            path.terminated.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[name])) }
-        }
+        /// The bytes of the last component.
+        var nameBytes: ArraySlice<UInt8> { path.terminated[name] }
     }
 
     /// Refuses an invalid path before any lookup. A path with a NUL was refused earlier.
@@ -196,7 +193,7 @@ extension InMemoryFileSystem.State {
         guard walk.name.count <= 255 else { throw .fileNameTooLong }
         guard folding.isIdentity, options.profile == .linux else {
             let key = try walk.key(folding, mustBeText: options.profile == .darwin)
-            return key.withUnsafeBytes(names[walk.directory].find)
+            return names[walk.directory].find(key[...])
         }
         return walk.position(in: names[walk.directory])
     }
@@ -204,15 +201,12 @@ extension InMemoryFileSystem.State {
 
 extension InMemoryFileSystem.State.Walk {
     /// The index of the last component in a table, compared byte for byte.
-    fileprivate func position(in table: NameTable) -> Int? { withName(table.find) }
+    fileprivate func position(in table: NameTable) -> Int? { table.find(nameBytes) }
 
     /// The key of the last component where names are folded.
     fileprivate func key(_ folding: NameFolding, mustBeText: Bool) throws(Errno) -> [UInt8] {
-        let key: [UInt8]? = withName { bytes in
-            if mustBeText, String(validating: bytes, as: UTF8.self) == nil { return nil }
-            return folding.isIdentity ? [UInt8](bytes) : folding.key(bytes)
-        }
-        guard let key else { throw .illegalByteSequence }
-        return key
+        let bytes = nameBytes
+        if mustBeText, String(validating: bytes, as: UTF8.self) == nil { throw .illegalByteSequence }
+        return folding.isIdentity ? [UInt8](bytes) : folding.key(bytes)
     }
 }

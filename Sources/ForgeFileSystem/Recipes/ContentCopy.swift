@@ -36,7 +36,7 @@ package final class ContentCopy {
     private var dataEnd: Int64
     private let sourceSize: Int64
     private var endsInHole = false
-    private var buffer: UnsafeMutableRawBufferPointer?
+    private var buffer: [UInt8] = []
 
     /// - Parameters:
     ///   - source: A file open for reading; its offset may move.
@@ -63,10 +63,6 @@ package final class ContentCopy {
     /// Whether everything that the source's status announced is copied. A file that has grown has another status, and
     /// the content of files that the kernel generates is not announced.
     package var isAtKnownEnd: Bool { !mayHaveHoles && !endsInHole && sourceSize > 0 && offset >= sourceSize }
-
-    deinit {
-        buffer?.deallocate()
-    }
 
     /// Copies the next piece, or skips a hole.
     ///
@@ -127,28 +123,25 @@ package final class ContentCopy {
 
     /// Copies up to `count` bytes; 0 at the end of the source.
     private func copyThroughBuffer(_ count: Int64) throws(Failure) -> Int64 {
-        let buffer = UnsafeMutableRawBufferPointer(rebasing: allocatedBuffer().prefix(Int(clamping: count)))
+        if buffer.isEmpty {
+            // A small one if the kernel copies and a read has to find only the end.
+            let size = usesKernel ? 1 << 16 : min(max(sourceSize - offset, 1), Self.maximumBufferSize)
+            buffer = [UInt8](repeating: 0, count: Int(size))
+        }
+        let limit = min(buffer.count, Int(clamping: count))
         let done: Int
         do throws(FileSystemError) {
-            done = try sources.readFully(source, into: buffer, at: offset)
+            done = try sources.readFully(source, into: &buffer, count: limit, at: offset)
         } catch {
             throw .source(error)
         }
         do throws(FileSystemError) {
-            try targets.writeFully(target, from: UnsafeRawBufferPointer(rebasing: buffer[..<done]), at: offset)
+            let bytes = buffer
+            try targets.writeFully(target, from: bytes.span.extracting(first: done), at: offset)
         } catch {
             throw .target(error)
         }
         return Int64(done)
-    }
-
-    private func allocatedBuffer() -> UnsafeMutableRawBufferPointer {
-        if let buffer { return buffer }
-        // A small one if the kernel copies and a read has to find only the end.
-        let size = usesKernel ? 1 << 16 : min(max(sourceSize - offset, 1), Self.maximumBufferSize)
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(size), alignment: 16)
-        self.buffer = buffer
-        return buffer
     }
 }
 

@@ -18,8 +18,7 @@ extension POSIXFileSystem {
     /// - Throws: ``FileSystemError``. The old file is unchanged and the temporary one removed, unless
     ///   ``FileSystemError/isEffectVisible`` is set: then the new content is in place but may not be durable.
     public func replaceFile(
-        _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer,
-        _ mode: RenameMode = .replacing,
+        _ name: POSIXPath, at directory: Descriptor, with bytes: RawSpan, _ mode: RenameMode = .replacing,
         permissions: FilePermissions = .ownerReadWrite, durability: Durability = .full
     ) throws(FileSystemError) {
         try replaceFile(name, at: directory, mode, permissions: permissions, durability: durability) {

@@ -1,4 +1,3 @@
-import CForgeFileSystem
 import Dispatch
 import Synchronization
 
@@ -303,12 +302,8 @@ extension BlockingLane {
     }
 
     private func startThread() {
-        let worker = Unmanaged.passRetained(Worker(self))
-        let body: @convention(c) (UnsafeMutableRawPointer?) -> Void = { worker in
-            if let worker { Unmanaged<Worker>.fromOpaque(worker).takeRetainedValue().run() }
-        }
-        guard forge_start_thread(body, worker.toOpaque()) != 0 else { return }
-        worker.release()
+        let worker = Worker(self)
+        if ForgeFileSystem.startThread({ worker.run() }) { return }
         let (others, isStuck) = state.withLock { state in
             state.threadCount -= 1
             return (state.threadCount, state.threadCount == 0 && state.waiting.count > 0)

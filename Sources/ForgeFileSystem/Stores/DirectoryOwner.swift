@@ -89,7 +89,7 @@ package enum StoreMarker {
     package static func content(of kind: StoreKind) -> [UInt8] {
         let content = magic + [version, kind.rawValue, 0, 0]
         var checksum = CRC32C()
-        content.withUnsafeBytes { checksum.update($0) }
+        checksum.update(content)
         return content + (0..<4).map { UInt8(truncatingIfNeeded: checksum.value >> ($0 * 8)) }
     }
 

@@ -39,16 +39,15 @@ public struct RelativeKey: Hashable, Sendable {
     }
 
     private static func violation(in string: String) -> InvalidKey.Reason? {
-        var string = string
-        return string.withUTF8 { violation(inBytes: $0) }
+        string.withUTF8Span { violation(inBytes: $0) }
     }
 
-    private static func violation(inBytes bytes: UnsafeBufferPointer<UInt8>) -> InvalidKey.Reason? {
+    private static func violation(inBytes bytes: Span<UInt8>) -> InvalidKey.Reason? {
         if bytes.isEmpty { return .empty }
         if bytes.count > maximumLength { return .tooLong }
         var slashCount = 0
-        for (index, byte) in bytes.enumerated() {
-            switch byte {
+        for index in bytes.indices {
+            switch bytes[index] {
             case 0: return .containsNUL
             case 0x01...0x1f, 0x7f: return .containsControlCharacter
             // U+0080 to U+009F
@@ -62,19 +61,22 @@ public struct RelativeKey: Hashable, Sendable {
         if slashCount >= maximumDepth { return .tooDeep }
         var start = 0
         for end in 0...bytes.count where end == bytes.count || bytes[end] == UInt8(ascii: "/") {
-            if let reason = violation(inComponent: UnsafeBufferPointer(rebasing: bytes[start..<end])) { return reason }
+            if let reason = violation(inComponent: bytes.extracting(start..<end)) { return reason }
             start = end + 1
         }
         return nil
     }
 
-    private static func violation(inComponent bytes: UnsafeBufferPointer<UInt8>) -> InvalidKey.Reason? {
-        guard let first = bytes.first else { return .emptyComponent }
+    private static func violation(inComponent bytes: Span<UInt8>) -> InvalidKey.Reason? {
+        guard !bytes.isEmpty else { return .emptyComponent }
+        let first = bytes[0]
         if bytes.count > maximumComponentLength { return .componentTooLong }
-        if bytes.count <= 2, bytes.allSatisfy({ $0 == UInt8(ascii: ".") }) { return .dotComponent }
+        if first == UInt8(ascii: "."), bytes.count == 1 || bytes.count == 2 && bytes[1] == first {
+            return .dotComponent
+        }
         // A reserved name begins with `#`, which code points that HFS+ ignores may precede.
         guard first == UInt8(ascii: "#") || first >= 0x80 else { return nil }
-        return POSIXPath(String(decoding: bytes, as: UTF8.self)).isReservedWhenFolded ? .reserved : nil
+        return POSIXPath(bytes).isReservedWhenFolded ? .reserved : nil
     }
 }
 
@@ -190,7 +192,7 @@ extension POSIXPath {
 
     /// Whether it is the name of an editor's autosave file: `#notes#`.
     private var isEditorsName: Bool {
-        withUnsafeBytes { $0.count > 1 && $0.first == UInt8(ascii: "#") && $0.last == UInt8(ascii: "#") }
+        count > 1 && bytes.first == UInt8(ascii: "#") && bytes.last == UInt8(ascii: "#")
     }
 
     /// Whether the name has the form of a temporary file or deleted tree, of a store or of another program.
@@ -207,7 +209,7 @@ extension POSIXPath {
     /// Whether a file with this name exists only in the root of a store.
     package var isStoreMarker: Bool {
         // Almost no file has such a name; a directory may have many thousands.
-        guard withUnsafeBytes({ $0.first == UInt8(ascii: "#") }) else { return false }
+        guard unsafe withUnsafeBytes({ unsafe $0.first == UInt8(ascii: "#") }) else { return false }
         if self == Self.lockName || hasPrefix("#lock-") || isMarkerOfKind { return true }
         guard hasPrefix(Self.journalPrefix) else { return false }
         let number = bytes.dropFirst(Self.journalPrefix.utf8.count)

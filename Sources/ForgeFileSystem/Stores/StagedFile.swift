@@ -81,7 +81,7 @@ package final class StagedFile: Sendable {
     }
 
     /// Appends bytes.
-    package func write(_ bytes: UnsafeRawBufferPointer) throws(FileSystemError) {
+    package func write(_ bytes: RawSpan) throws(FileSystemError) {
         try withFile { (file) throws(FileSystemError) in try store.fileSystem.writeFully(file, from: bytes) }
     }
 

@@ -35,7 +35,7 @@ extension StoreDirectory {
     ///
     /// - Throws: As ``save(_:at:_:expecting:durability:flushesNames:beforeRename:content:)``.
     package func replace(
-        _ key: RelativeKey, with bytes: UnsafeRawBufferPointer, _ mode: RenameMode = .replacing,
+        _ key: RelativeKey, with bytes: RawSpan, _ mode: RenameMode = .replacing,
         durability: Durability = .full
     ) throws(FileSystemError) {
         let pending = PendingFile()

@@ -365,9 +365,8 @@ extension LazyStoreDirectory {
         guard let directory = openedLocally, let location = directory.wholePath(of: key),
             !location.path.containsNUL
         else { return nil }
-        let descriptor = location.path.withCString {
-            sysOpenCached(sysDirectory(location.directory), $0, isForStatus: isForStatus, location.resolution)
-        }
+        let descriptor = sysOpenCached(
+            sysDirectory(location.directory), location.path, isForStatus: isForStatus, location.resolution)
         guard descriptor >= 0 else {
             switch errno {
             case ENOENT: throw FileSystemError(.open, .noSuchFileOrDirectory, path: key.path)

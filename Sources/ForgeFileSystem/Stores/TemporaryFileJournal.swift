@@ -326,8 +326,8 @@ struct TemporaryFileJournalFile: Sendable {
 
     private static func checksum(of bytes: some Collection<UInt8>) -> [UInt8] {
         var checksum = CRC32C()
-        Array(bytes).withUnsafeBytes { checksum.update($0) }
-        return withUnsafeBytes(of: checksum.value.littleEndian) { Array($0) }
+        checksum.update(Array(bytes))
+        return checksum.value.littleEndianBytes
     }
 
     func close() {
@@ -363,9 +363,7 @@ struct TemporaryFileJournalFile: Sendable {
         try fileSystem.writeBytes(Self.bytes(of: token), to: descriptor, at: Self.tokenOffset)
     }
 
-    private static func bytes(of token: UInt64) -> [UInt8] {
-        withUnsafeBytes(of: token.littleEndian) { Array($0) }
-    }
+    private static func bytes(of token: UInt64) -> [UInt8] { token.littleEndianBytes }
 
     /// The name of a slot's file.
     func name(_ prefix: String, slot: Int) -> POSIXPath {

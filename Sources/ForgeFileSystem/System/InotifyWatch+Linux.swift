@@ -49,7 +49,7 @@ private final class InotifyWatch: DirectoryWatching, @unchecked Sendable {
         guard fcntl(directory.rawValue, F_GETFD) >= 0 else { throw FileSystemError(.watch, .badFileDescriptor) }
         let mask =
             IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | (includesWrites ? IN_CLOSE_WRITE : 0) | IN_ONLYDIR
-        let number = inotify_add_watch(descriptor, "/proc/self/fd/\(directory.rawValue)", UInt32(mask))
+        let number = sysWatch(descriptor, directory, UInt32(mask))
         if number >= 0 { return Int(number) }
         let error = Errno(rawValue: errno)
         // The descriptor is open, so that /proc is what is missing.
@@ -67,19 +67,19 @@ private final class InotifyWatch: DirectoryWatching, @unchecked Sendable {
 
 /// The events of one read; if more are waiting, the source calls its handler again.
 private func inotifyEvents(in descriptor: CInt) -> [DirectoryEvent] {
-    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
-    defer { buffer.deallocate() }
-    let used = read(descriptor, buffer.baseAddress, buffer.count)
+    let buffer = sysReadBytes(descriptor, upTo: 1 << 16)
     var events: [DirectoryEvent] = []
+    func hostInteger(at offset: Int) -> UInt32 {
+        buffer.littleEndian(at: offset, as: UInt32.self).littleEndian
+    }
     // struct inotify_event: s32 watch, u32 mask, u32 cookie, u32 length of the name, name with its NULs.
     var position = 0
-    while position < used {
-        let record = UnsafeRawBufferPointer(rebasing: buffer[position..<used])
-        let length = Int(record.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
+    while position < buffer.count {
+        let number = Int(Int32(bitPattern: hostInteger(at: position)))
+        let mask = hostInteger(at: position + 4)
+        let length = Int(hostInteger(at: position + 12))
+        let name = POSIXPath(buffer[position + 16..<position + 16 + length].prefix { $0 != 0 })
         position += 16 + length
-        let number = Int(record.loadUnaligned(as: Int32.self))
-        let mask = record.loadUnaligned(fromByteOffset: 4, as: UInt32.self)
-        let name = POSIXPath(record[16..<16 + length].prefix { $0 != 0 })
         if let event = DirectoryEvent(mask: Int(mask), name, number) { events.append(event) }
     }
     return events

@@ -4,6 +4,8 @@ public import Dispatch
 import Synchronization
 import SystemPackage
 
+// Memory safety: The kernel reads and writes the events of an array and a structure during the call.
+
 extension SystemFileSystem {
     /// Creates a watch by `kqueue(2)`, whose only event is ``DirectoryEvent/lost``, for every change of the names in a
     /// watched directory. A write to an existing file has no event.
@@ -46,7 +48,7 @@ private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
             var events = [kevent64_s](repeating: kevent64_s(), count: 64)
             var now = timespec(tv_sec: 0, tv_nsec: 0)
             var isChanged = false
-            while kevent64(descriptor, nil, 0, &events, CInt(events.count), 0, &now) > 0 { isChanged = true }
+            while unsafe kevent64(descriptor, nil, 0, &events, CInt(events.count), 0, &now) > 0 { isChanged = true }
             if isChanged { onEvents([.lost]) }
         }
         source.setCancelHandler { [directories] in
@@ -82,7 +84,7 @@ private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
                         known.descriptor
                     } else {
                         try system.calling(.watch) {
-                            openat(directory.rawValue, ".", O_EVTONLY | O_DIRECTORY | O_CLOEXEC)
+                            unsafe openat(directory.rawValue, ".", O_EVTONLY | O_DIRECTORY | O_CLOEXEC)
                         }
                     }
                 var change = kevent64_s()
@@ -92,7 +94,7 @@ private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
                 change.fflags = UInt32(NOTE_DELETE | NOTE_RENAME) | UInt32(NOTE_REVOKE)
                 // Added again, an event has the new flags.
                 if includesEntries { change.fflags |= UInt32(NOTE_WRITE) }
-                guard kevent64(descriptor, &change, 1, nil, 0, 0, nil) >= 0 else {
+                guard unsafe kevent64(descriptor, &change, 1, nil, 0, 0, nil) >= 0 else {
                     let error = Errno(rawValue: errno)
                     if known == nil { close(opened) }
                     throw FileSystemError(.watch, error)

@@ -2,14 +2,16 @@
 import Darwin
 import SystemPackage
 
+// Memory safety: As in `Syscalls.swift`: an address is valid during the call, and passed with its size.
+
 func sysOpenRestricted(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t, _ resolution: PathResolution
 ) -> CInt {
     switch resolution {
     case [.beneath, .noSymbolicLinks]:
-        return sysOpenWalking(directory, path, flags, mode)
+        return unsafe sysOpenWalking(directory, path, flags, mode)
     case [.noSymbolicLinks]:
-        return openat(directory, path, sysFlags(flags, replacing: O_NOFOLLOW, by: O_NOFOLLOW_ANY), mode)
+        return unsafe openat(directory, path, sysFlags(flags, replacing: O_NOFOLLOW, by: O_NOFOLLOW_ANY), mode)
     default:
         // No system call confines a path resolution that follows links.
         errno = ENOTSUP
@@ -29,7 +31,7 @@ func sysBriefStatus(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout BriefFileStatus, _ flags: CInt
 ) -> CInt {
     var full = sysEmptyStatus()
-    let result = sysStatus(directory, path, &full, flags)
+    let result = unsafe sysStatus(directory, path, &full, flags)
     if result == 0 { status = BriefFileStatus(FileStatus(full)) }
     return result
 }
@@ -39,13 +41,13 @@ func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool { 
 
 /// There is no such call.
 func sysOpenCached(
-    _ directory: CInt, _ path: UnsafePointer<CChar>, isForStatus: Bool, _ resolution: PathResolution
+    _ directory: CInt, _ path: POSIXPath, isForStatus: Bool, _ resolution: PathResolution
 ) -> CInt {
     errno = ENOSYS
     return -1
 }
 
-func sysReadCached(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64) -> Int {
+func sysReadCached(_ descriptor: CInt, _ buffer: inout OutputRawSpan, _ offset: Int64) -> Int {
     errno = ENOSYS
     return -1
 }
@@ -57,9 +59,9 @@ func sysRename(
     _ mode: RenameMode
 ) -> CInt {
     switch mode {
-    case .replacing: renameat(directory, path, newDirectory, newPath)
-    case .exclusive: renameatx_np(directory, path, newDirectory, newPath, UInt32(RENAME_EXCL))
-    case .exchanging: renameatx_np(directory, path, newDirectory, newPath, UInt32(RENAME_SWAP))
+    case .replacing: unsafe renameat(directory, path, newDirectory, newPath)
+    case .exclusive: unsafe renameatx_np(directory, path, newDirectory, newPath, UInt32(RENAME_EXCL))
+    case .exchanging: unsafe renameatx_np(directory, path, newDirectory, newPath, UInt32(RENAME_SWAP))
     }
 }
 
@@ -87,24 +89,24 @@ let sysReportsErrorsOfMappings = false
 
 /// fsync(2) and F_FULLFSYNC flush only pages known to be modified; stores become known through msync(2).
 func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
-    msync(base, count, MS_SYNC)
+    unsafe msync(base, count, MS_SYNC)
 }
 
 /// None: there are no namespaces of attributes.
 let sysAttributePrefix = ""
 
 func sysListAttributes(_ descriptor: CInt, _ names: UnsafeMutableRawBufferPointer) -> Int {
-    flistxattr(descriptor, names.baseAddress?.assumingMemoryBound(to: CChar.self), names.count, 0)
+    unsafe flistxattr(descriptor, names.baseAddress?.assumingMemoryBound(to: CChar.self), names.count, 0)
 }
 
 func sysGetAttribute(
     _ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeMutableRawBufferPointer
 ) -> Int {
-    fgetxattr(descriptor, name, value.baseAddress, value.count, 0, 0)
+    unsafe fgetxattr(descriptor, name, value.baseAddress, value.count, 0, 0)
 }
 
 func sysSetAttribute(_ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeRawBufferPointer) -> CInt {
-    fsetxattr(descriptor, name, value.baseAddress, value.count, 0, 0)
+    unsafe fsetxattr(descriptor, name, value.baseAddress, value.count, 0, 0)
 }
 
 /// The error number for an attribute that a file does not have.
@@ -120,37 +122,37 @@ func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     let (end, overflow) = offset.addingReportingOverflow(length)
     guard !overflow else { return EFBIG }
     var status = stat()
-    guard fstat(descriptor, &status) == 0 else { return errno }
+    guard unsafe fstat(descriptor, &status) == 0 else { return errno }
     guard end > status.st_size else { return 0 }
     var store = fstore_t(
         fst_flags: UInt32(F_ALLOCATEALL), fst_posmode: F_PEOFPOSMODE, fst_offset: 0,
         fst_length: end - status.st_size, fst_bytesalloc: 0)
-    guard fcntl(descriptor, F_PREALLOCATE, &store) != -1 else { return errno }
+    guard unsafe fcntl(descriptor, F_PREALLOCATE, &store) != -1 else { return errno }
     return ftruncate(descriptor, end) == 0 ? 0 : errno
 }
 
 func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     // A separate open file, because fdopendir(3) takes ownership of the descriptor.
-    let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    let copy = unsafe openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard copy >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
-    guard let stream = fdopendir(copy) else {
+    guard let stream = unsafe fdopendir(copy) else {
         let number = errno
         close(copy)
         throw FileSystemError(.list, Errno(rawValue: number))
     }
-    defer { closedir(stream) }
+    defer { unsafe closedir(stream) }
     var entries: [DirectoryEntry] = []
     while true {
         errno = 0
-        guard let record = readdir(stream) else {
+        guard let record = unsafe readdir(stream) else {
             if errno != 0 { throw FileSystemError(.list, Errno(rawValue: errno)) }
             return entries
         }
-        let name = withUnsafeBytes(of: &record.pointee.d_name) { bytes in
-            POSIXPath(bytes.prefix(Int(record.pointee.d_namlen)))
+        let name = unsafe withUnsafeBytes(of: &record.pointee.d_name) { bytes in
+            unsafe POSIXPath(bytes.prefix(Int(record.pointee.d_namlen)))
         }
         if name == "." || name == ".." { continue }
-        entries.append(
+        unsafe entries.append(
             DirectoryEntry(
                 name: name, type: try sysType(record.pointee.d_type, of: name, in: descriptor),
                 inode: record.pointee.d_ino))

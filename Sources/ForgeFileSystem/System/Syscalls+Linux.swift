@@ -9,6 +9,8 @@ import Glibc
 import Musl
 #endif
 
+// Memory safety: As in `Syscalls.swift`: an address is valid during the call, and passed with its size.
+
 /// RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH of openat2(2).
 private let resolveNoMounts: UInt64 = 0x01
 private let resolveNoMagicLinks: UInt64 = 0x02
@@ -31,13 +33,13 @@ func sysOpenRestricted(
     // openat2, unlike open, refuses a mode if nothing can be created.
     let mode = flags & O_CREAT == 0 ? 0 : UInt64(mode & 0o7777)
     for _ in 0..<4096 {
-        let descriptor = forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), mode, resolve)
+        let descriptor = unsafe forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), mode, resolve)
         if descriptor >= 0 { return descriptor }
         // EAGAIN: a concurrent rename interfered with the check. ENOSYS, EPERM: an old kernel, or a sandbox.
         if errno == EAGAIN { continue }
         let isMissing = errno == ENOSYS || errno == EPERM
         guard isMissing, resolution == [.beneath, .noSymbolicLinks] else { return descriptor }
-        return sysOpenWalking(directory, path, flags, mode_t(mode))
+        return unsafe sysOpenWalking(directory, path, flags, mode_t(mode))
     }
     errno = EAGAIN
     return -1
@@ -51,17 +53,24 @@ private let statusOnly: CInt = 0o10_000_000
 
 /// Opens a file whose name and inode are in memory, for reading, or only for its status; otherwise EAGAIN.
 func sysOpenCached(
-    _ directory: CInt, _ path: UnsafePointer<CChar>, isForStatus: Bool, _ resolution: PathResolution
+    _ directory: CInt, _ path: POSIXPath, isForStatus: Bool, _ resolution: PathResolution
 ) -> CInt {
     let flags = O_NOFOLLOW | O_CLOEXEC | (isForStatus ? statusOnly : O_RDONLY | O_NONBLOCK)
     var resolve = resolveCached | resolveNoMagicLinks
     if resolution.contains(.beneath) { resolve |= resolveBeneath }
     if resolution.contains(.noSymbolicLinks) { resolve |= resolveNoSymlinks }
-    return forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), 0, resolve)
+    return unsafe path.withCString {
+        unsafe forge_openat2(directory, $0, UInt64(UInt32(bitPattern: flags)), 0, resolve)
+    }
 }
 
-func sysReadCached(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64) -> Int {
-    forge_read_cached(descriptor, buffer.baseAddress, buffer.count, offset)
+func sysReadCached(_ descriptor: CInt, _ buffer: inout OutputRawSpan, _ offset: Int64) -> Int {
+    unsafe sysAppend(to: &buffer) { unsafe forge_read_cached(descriptor, $0.baseAddress, $0.count, offset) }
+}
+
+/// Watches an open directory, by the path of its descriptor.
+func sysWatch(_ inotify: CInt, _ directory: Descriptor, _ mask: UInt32) -> CInt {
+    unsafe inotify_add_watch(inotify, "/proc/self/fd/\(directory.rawValue)", mask)
 }
 
 func sysIsLocal(_ descriptor: CInt) -> Bool { forge_is_on_local_file_system(descriptor) != 0 }
@@ -69,7 +78,7 @@ func sysIsLocal(_ descriptor: CInt) -> Bool { forge_is_on_local_file_system(desc
 /// openat2(2) refuses to cross a mount point with EXDEV.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool {
     let flags = UInt64(UInt32(bitPattern: O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
-    let descriptor = forge_openat2(directory, name, flags, 0, resolveNoMounts)
+    let descriptor = unsafe forge_openat2(directory, name, flags, 0, resolveNoMounts)
     guard descriptor >= 0 else { return errno == EXDEV }
     _ = sysClose(descriptor)
     return false
@@ -80,16 +89,16 @@ func sysRename(
     _ mode: RenameMode
 ) -> CInt {
     switch mode {
-    case .replacing: renameat(directory, path, newDirectory, newPath)
-    case .exclusive: forge_renameat2(directory, path, newDirectory, newPath, renameNoReplace)
-    case .exchanging: forge_renameat2(directory, path, newDirectory, newPath, renameExchange)
+    case .replacing: unsafe renameat(directory, path, newDirectory, newPath)
+    case .exclusive: unsafe forge_renameat2(directory, path, newDirectory, newPath, renameNoReplace)
+    case .exchanging: unsafe forge_renameat2(directory, path, newDirectory, newPath, renameExchange)
     }
 }
 
 /// The kernel takes modification times from a clock that advances every few milliseconds.
 func sysPreciseTime() -> FileTime? {
     var now = timespec()
-    clock_gettime(CLOCK_REALTIME, &now)
+    unsafe clock_gettime(CLOCK_REALTIME, &now)
     return FileTime(seconds: Int64(now.tv_sec), nanoseconds: Int32(now.tv_nsec))
 }
 
@@ -101,7 +110,7 @@ func sysCopyRange(_ source: CInt, _ sourceOffset: Int64, _ target: CInt, _ targe
 /// statx(2) without times, of a name or, with an empty one, of a descriptor; fstat(2) and fstatat(2) where a kernel
 /// before 4.11 or a sandbox refuses it.
 func sysBriefStatus(_ descriptor: CInt, _ status: inout BriefFileStatus) -> CInt {
-    if let result = sysStatusWithoutTimes(descriptor, "", &status, emptyPath) { return result }
+    if let result = unsafe sysStatusWithoutTimes(descriptor, "", &status, emptyPath) { return result }
     var full = sysEmptyStatus()
     let result = sysStatus(descriptor, &full)
     if result == 0 { status = BriefFileStatus(FileStatus(full)) }
@@ -111,9 +120,9 @@ func sysBriefStatus(_ descriptor: CInt, _ status: inout BriefFileStatus) -> CInt
 func sysBriefStatus(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout BriefFileStatus, _ flags: CInt
 ) -> CInt {
-    if let result = sysStatusWithoutTimes(directory, path, &status, flags) { return result }
+    if let result = unsafe sysStatusWithoutTimes(directory, path, &status, flags) { return result }
     var full = sysEmptyStatus()
-    let result = sysStatus(directory, path, &full, flags)
+    let result = unsafe sysStatus(directory, path, &full, flags)
     if result == 0 { status = BriefFileStatus(FileStatus(full)) }
     return result
 }
@@ -123,7 +132,7 @@ private func sysStatusWithoutTimes(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout BriefFileStatus, _ flags: CInt
 ) -> CInt? {
     var found = forge_brief_status()
-    let result = forge_status_without_times(directory, path, flags, &found)
+    let result = unsafe forge_status_without_times(directory, path, flags, &found)
     guard result == 0 else { return errno == ENOSYS || errno == EPERM || errno == EOPNOTSUPP ? nil : result }
     status = BriefFileStatus(inode: found.inode, sizeInBytes: Int64(found.size), linkCount: found.link_count)
     return 0
@@ -137,17 +146,17 @@ func sysStartWritingBack(_ descriptor: CInt) {
 let sysAttributePrefix = "user."
 
 func sysListAttributes(_ descriptor: CInt, _ names: UnsafeMutableRawBufferPointer) -> Int {
-    forge_list_attributes(descriptor, names.baseAddress?.assumingMemoryBound(to: CChar.self), names.count)
+    unsafe forge_list_attributes(descriptor, names.baseAddress?.assumingMemoryBound(to: CChar.self), names.count)
 }
 
 func sysGetAttribute(
     _ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeMutableRawBufferPointer
 ) -> Int {
-    forge_get_attribute(descriptor, name, value.baseAddress, value.count)
+    unsafe forge_get_attribute(descriptor, name, value.baseAddress, value.count)
 }
 
 func sysSetAttribute(_ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeRawBufferPointer) -> CInt {
-    forge_set_attribute(descriptor, name, value.baseAddress, value.count)
+    unsafe forge_set_attribute(descriptor, name, value.baseAddress, value.count)
 }
 
 /// The error number for an attribute that a file does not have.
@@ -191,7 +200,7 @@ private let sharedPosition = Mutex(())
 
 func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     // A separate open file: all users of a descriptor share its offset.
-    let descriptor = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    let descriptor = unsafe openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor < 0 else {
         defer { close(descriptor) }
         return try sysReadEntries(descriptor)
@@ -212,21 +221,22 @@ private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [Dire
     let dot = UInt8(ascii: ".")
     let capacity = 1 << 16
     let buffer = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
-    defer { buffer.deallocate() }
+    defer { unsafe buffer.deallocate() }
     while true {
-        let used = forge_getdents64(descriptor, buffer, capacity)
+        let used = unsafe forge_getdents64(descriptor, buffer, capacity)
         guard used >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
         if used == 0 { return entries }
         // struct linux_dirent64: u64 inode, s64 offset, u16 record length, u8 type, name with its NUL.
         var position = 0
         while position < used {
-            let record = UnsafeRawPointer(buffer + position)
-            position += Int(record.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
-            let start = record + 19
-            let bytes = UnsafeRawBufferPointer(start: start, count: strlen(start.assumingMemoryBound(to: CChar.self)))
-            if bytes.count <= 2, bytes.allSatisfy({ $0 == dot }) { continue }
-            let name = POSIXPath(bytes)
-            entries.append(
+            let record = unsafe UnsafeRawPointer(buffer + position)
+            unsafe position += Int(record.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
+            let start = unsafe record + 19
+            let bytes = unsafe UnsafeRawBufferPointer(
+                start: start, count: strlen(start.assumingMemoryBound(to: CChar.self)))
+            if bytes.count <= 2, unsafe bytes.allSatisfy({ $0 == dot }) { continue }
+            let name = unsafe POSIXPath(bytes)
+            unsafe entries.append(
                 DirectoryEntry(
                     name: name,
                     type: try sysType(record.load(fromByteOffset: 18, as: UInt8.self), of: name, in: descriptor),

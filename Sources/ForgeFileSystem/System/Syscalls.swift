@@ -1,3 +1,4 @@
+import CForgeFileSystem
 import SystemPackage
 
 #if canImport(Darwin)
@@ -7,6 +8,9 @@ import Glibc
 #elseif canImport(Musl)
 import Musl
 #endif
+
+// Memory safety: A system call gets an address with the size of the memory there, and uses it only during the call. A
+// path is a C string for that time. Memory that a call fills counts as initialised up to the number that it returns.
 
 // The system calls that Linux and Darwin share, named `sys…` so that methods of the same name do not shadow them.
 
@@ -23,7 +27,7 @@ func sysFlags(_ followsSymbolicLinks: Bool) -> CInt {
 }
 
 func sysOpen(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t) -> CInt {
-    openat(directory, path, flags, mode)
+    unsafe openat(directory, path, flags, mode)
 }
 
 func sysEffectiveUser() -> uid_t {
@@ -39,13 +43,27 @@ func sysDuplicate(_ descriptor: CInt) -> CInt {
 }
 
 func sysRead(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64?) -> Int {
-    guard let offset else { return read(descriptor, buffer.baseAddress, buffer.count) }
-    return pread(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
+    guard let offset else { return unsafe read(descriptor, buffer.baseAddress, buffer.count) }
+    return unsafe pread(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
 }
 
 func sysWrite(_ descriptor: CInt, _ buffer: UnsafeRawBufferPointer, _ offset: Int64?) -> Int {
-    guard let offset else { return write(descriptor, buffer.baseAddress, buffer.count) }
-    return pwrite(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
+    guard let offset else { return unsafe write(descriptor, buffer.baseAddress, buffer.count) }
+    return unsafe pwrite(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
+}
+
+/// Appends bytes with a call that fills memory and returns their number, -1 for an error.
+func sysAppend(to buffer: inout OutputRawSpan, _ read: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
+    unsafe buffer.withUnsafeMutableBytes { memory, count in
+        let done = unsafe read(UnsafeMutableRawBufferPointer(rebasing: memory[count...]))
+        count += max(done, 0)
+        return done
+    }
+}
+
+/// The bytes of one read from the descriptor's own offset; none at the end, and after an error.
+func sysReadBytes(_ descriptor: CInt, upTo limit: Int) -> [UInt8] {
+    [UInt8](capacity: limit) { buffer in _ = unsafe sysAppend(to: &buffer) { unsafe sysRead(descriptor, $0, nil) } }
 }
 
 func sysSeek(_ descriptor: CInt, _ offset: Int64, _ origin: CInt) -> Int64 {
@@ -57,30 +75,30 @@ func sysTruncate(_ descriptor: CInt, _ size: Int64) -> CInt {
 }
 
 func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
-    truncate(path, off_t(size))
+    unsafe truncate(path, off_t(size))
 }
 
 func sysPageSize() -> Int64 { Int64(getpagesize()) }
 
 /// An anonymous, zero-filled mapping whose pages are allocated on first use; nil if it fails.
 func sysMapAnonymous(_ count: Int) -> UnsafeMutableRawPointer? {
-    let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0)
-    guard let base, Int(bitPattern: base) != -1 else { return nil }
-    return base
+    let base = unsafe mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0)
+    guard let base = unsafe base, Int(bitPattern: base) != -1 else { return nil }
+    return unsafe base
 }
 
 func sysUnmap(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
-    munmap(base, count)
+    unsafe munmap(base, count)
 }
 
 func sysStatus(_ descriptor: CInt, _ status: inout SysStatus) -> CInt {
-    fstat(descriptor, &status)
+    unsafe fstat(descriptor, &status)
 }
 
 func sysStatus(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout SysStatus, _ flags: CInt
 ) -> CInt {
-    fstatat(directory, path, &status, flags)
+    unsafe fstatat(directory, path, &status, flags)
 }
 
 func sysSetMode(_ descriptor: CInt, _ mode: mode_t) -> CInt {
@@ -88,7 +106,7 @@ func sysSetMode(_ descriptor: CInt, _ mode: mode_t) -> CInt {
 }
 
 func sysSetMode(_ directory: CInt, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ flags: CInt) -> CInt {
-    fchmodat(directory, path, mode, flags)
+    unsafe fchmodat(directory, path, mode, flags)
 }
 
 func sysSetOwner(_ descriptor: CInt, _ user: uid_t, _ group: gid_t) -> CInt {
@@ -98,52 +116,52 @@ func sysSetOwner(_ descriptor: CInt, _ user: uid_t, _ group: gid_t) -> CInt {
 func sysSetOwner(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ user: uid_t, _ group: gid_t, _ flags: CInt
 ) -> CInt {
-    fchownat(directory, path, user, group, flags)
+    unsafe fchownat(directory, path, user, group, flags)
 }
 
 func sysSetTimes(_ descriptor: CInt, _ accessed: FileTime?, _ modified: FileTime?) -> CInt {
-    futimens(descriptor, [timespec(accessed), timespec(modified)])
+    unsafe futimens(descriptor, [timespec(accessed), timespec(modified)])
 }
 
 func sysSetTimes(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ accessed: FileTime?, _ modified: FileTime?, _ flags: CInt
 ) -> CInt {
-    utimensat(directory, path, [timespec(accessed), timespec(modified)], flags)
+    unsafe utimensat(directory, path, [timespec(accessed), timespec(modified)], flags)
 }
 
 func sysMakeDirectory(_ directory: CInt, _ path: UnsafePointer<CChar>, _ mode: mode_t) -> CInt {
-    mkdirat(directory, path, mode)
+    unsafe mkdirat(directory, path, mode)
 }
 
 func sysMakeNode(_ directory: CInt, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ device: UInt64) -> CInt {
-    mknodat(directory, path, mode, dev_t(truncatingIfNeeded: device))
+    unsafe mknodat(directory, path, mode, dev_t(truncatingIfNeeded: device))
 }
 
 func sysMakeSymbolicLink(_ target: UnsafePointer<CChar>, _ directory: CInt, _ path: UnsafePointer<CChar>) -> CInt {
-    symlinkat(target, directory, path)
+    unsafe symlinkat(target, directory, path)
 }
 
 func sysReadLink(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ target: UnsafeMutableRawBufferPointer
 ) -> Int {
-    target.withMemoryRebound(to: CChar.self) { buffer in
+    unsafe target.withMemoryRebound(to: CChar.self) { buffer in
         guard let start = buffer.baseAddress else { return 0 }
-        return readlinkat(directory, path, start, buffer.count)
+        return unsafe readlinkat(directory, path, start, buffer.count)
     }
 }
 
 func sysMakeHardLink(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>
 ) -> CInt {
-    linkat(directory, path, newDirectory, newPath, 0)
+    unsafe linkat(directory, path, newDirectory, newPath, 0)
 }
 
 func sysUnlink(_ directory: CInt, _ path: UnsafePointer<CChar>) -> CInt {
-    unlinkat(directory, path, 0)
+    unsafe unlinkat(directory, path, 0)
 }
 
 func sysRemoveDirectory(_ directory: CInt, _ path: UnsafePointer<CChar>) -> CInt {
-    unlinkat(directory, path, AT_REMOVEDIR)
+    unsafe unlinkat(directory, path, AT_REMOVEDIR)
 }
 
 func sysLock(_ descriptor: CInt, _ mode: LockMode, _ waiting: Bool) -> CInt {
@@ -173,7 +191,7 @@ extension SystemFileSystem {
         _ operation: FileSystemOperation, _ path: POSIXPath, _ call: (UnsafePointer<CChar>) -> Number
     ) throws(FileSystemError) -> Number {
         guard !path.containsNUL else { throw FileSystemError(operation, .invalidArgument, path: path) }
-        let result = path.withCString(call)
+        let result = unsafe path.withCString(call)
         guard result >= 0 else { throw FileSystemError(operation, Errno(rawValue: errno), path: path) }
         return result
     }
@@ -187,7 +205,9 @@ extension SystemFileSystem {
         guard !path.containsNUL, !destination.containsNUL else {
             throw FileSystemError(operation, .invalidArgument, path: path, destination: destination)
         }
-        let result = path.withCString { first in destination.withCString { second in call(first, second) } }
+        let result = unsafe path.withCString { first in
+            unsafe destination.withCString { second in unsafe call(first, second) }
+        }
         guard result >= 0 else {
             throw FileSystemError(operation, Errno(rawValue: errno), path: path, destination: destination)
         }
@@ -209,9 +229,9 @@ extension SystemFileSystem {
 extension POSIXPath {
     /// Calls `body` with the bytes as a C string.
     func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
-        terminated.withUnsafeBytes { bytes in
+        unsafe terminated.withUnsafeBytes { bytes in
             // The array contains at least the terminating NUL, so it has a base address.
-            body(bytes.assumingMemoryBound(to: CChar.self).baseAddress.unsafelyUnwrapped)
+            unsafe body(bytes.assumingMemoryBound(to: CChar.self).baseAddress.unsafelyUnwrapped)
         }
     }
 }
@@ -224,30 +244,32 @@ extension FixedWidthInteger {
 /// call with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, for systems without it. Stricter in one respect: `..` is always
 /// refused.
 func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t) -> CInt {
-    let components = UnsafeRawBufferPointer(start: path, count: strlen(path))
-        .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
-    guard path[0] != 0 else {
+    let components = unsafe UnsafeRawBufferPointer(start: path, count: strlen(path))
+        .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true).map { unsafe POSIXPath($0) }
+    guard unsafe path[0] != 0 else {
         errno = ENOENT
         return -1
     }
-    guard path[0] != CChar(bitPattern: UInt8(ascii: "/")), !components.contains(where: { $0.elementsEqual("..".utf8) })
+    guard unsafe path[0] != CChar(bitPattern: UInt8(ascii: "/")),
+        !components.contains("..")
     else {
         errno = EXDEV
         return -1
     }
     var current = directory
-    for (index, component) in components.enumerated() {
+    for index in components.indices {
         let isLast = index == components.count - 1
-        let next = POSIXPath(component).withCString { name in
+        let next = unsafe components[index].withCString { name in
             let next =
-                isLast
+                unsafe isLast
                 ? openat(current, name, flags | O_NOFOLLOW, mode)
                 : openat(current, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
             // With O_DIRECTORY a link yields ENOTDIR; openat2(2) reports ELOOP.
             var status = stat()
             if next < 0, errno == ENOTDIR {
                 let isLink =
-                    fstatat(current, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_mode & S_IFMT == S_IFLNK
+                    unsafe fstatat(current, name, &status, AT_SYMLINK_NOFOLLOW) == 0
+                    && status.st_mode & S_IFMT == S_IFLNK
                 errno = isLink ? ELOOP : ENOTDIR
             }
             return next
@@ -283,3 +305,23 @@ func sysLosesPages(protectionClass: CInt) -> Bool { protectionClass == 1 || prot
 
 /// Flags of open(2) with one that includes another in its place: Darwin refuses both together (`EINVAL` since macOS 15).
 func sysFlags(_ flags: CInt, replacing weaker: CInt, by stronger: CInt) -> CInt { flags & ~weaker | stronger }
+
+/// Starts a thread that calls `body` and ends with it; false if the system has none.
+///
+/// It handles only signals that it raises itself.
+package func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
+    let context = unsafe Unmanaged.passRetained(ThreadBody(run: body))
+    let error = unsafe forge_start_thread(
+        { context in
+            guard let context = unsafe context else { return }
+            unsafe Unmanaged<ThreadBody>.fromOpaque(context).takeRetainedValue().run()
+        }, context.toOpaque())
+    if error != 0 { unsafe context.release() }
+    return error == 0
+}
+
+private final class ThreadBody: Sendable {
+    let run: @Sendable () -> Void
+
+    init(run: @escaping @Sendable () -> Void) { self.run = run }
+}

@@ -9,6 +9,9 @@ import Glibc
 import Musl
 #endif
 
+// Memory safety: Each address goes to one system call, during which its owner keeps it: a path's array, the caller's
+// buffer, or an array of this file. `calling` passes C strings that end with a NUL.
+
 /// The file system of the operating system: one system call per call, with the kernel's error numbers unchanged.
 ///
 /// It has no state: all values of this type are the same file system.
@@ -27,7 +30,7 @@ extension SystemFileSystem {
     /// Whether something is mounted at an entry of a directory, of the same device too; always false where the system
     /// cannot tell that.
     func isMountPoint(_ name: POSIXPath, at directory: Descriptor) -> Bool {
-        name.withCString { sysIsMountPoint(directory.rawValue, $0) }
+        unsafe name.withCString { unsafe sysIsMountPoint(directory.rawValue, $0) }
     }
 }
 
@@ -39,8 +42,8 @@ extension SystemFileSystem {
         options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
     ) throws(FileSystemError) -> Descriptor {
         let flags = mode.rawValue | options.rawValue | FileDescriptor.OpenOptions.closeOnExec.rawValue
-        return try calling(.open, path) { pointer in
-            resolution.isEmpty
+        return try unsafe calling(.open, path) { pointer in
+            unsafe resolution.isEmpty
                 ? sysOpen(sysDirectory(directory), pointer, flags, permissions.rawValue)
                 : sysOpenRestricted(sysDirectory(directory), pointer, flags, permissions.rawValue, resolution)
         }.map(Descriptor.init(rawValue:))
@@ -74,13 +77,13 @@ extension SystemFileSystem {
     public func read(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try calling(.read) { sysRead(descriptor.rawValue, buffer, offset) }
+        try calling(.read) { unsafe sysRead(descriptor.rawValue, buffer, offset) }
     }
 
     public func write(
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try calling(.write) { sysWrite(descriptor.rawValue, buffer, offset) }
+        try calling(.write) { unsafe sysWrite(descriptor.rawValue, buffer, offset) }
     }
 
     public func copyRange(
@@ -102,7 +105,7 @@ extension SystemFileSystem {
         case .descriptor(let descriptor):
             try calling(.truncate) { sysTruncate(descriptor.rawValue, sizeInBytes) }
         case .path(let path, at: .workingDirectory, followsSymbolicLinks: true):
-            try calling(.truncate, path) { sysTruncate($0, sizeInBytes) }
+            try unsafe calling(.truncate, path) { unsafe sysTruncate($0, sizeInBytes) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
             // There is no truncateat(2); this checks the size first, as truncate(2) does.
             guard sizeInBytes >= 0 else { throw FileSystemError(.truncate, .invalidArgument, path: path) }
@@ -149,10 +152,10 @@ extension SystemFileSystem {
         // Not every system refuses an unaligned offset; some start the mapping before it.
         guard count >= 0, offset % sysPageSize() == 0 else { throw FileSystemError(.map, .invalidArgument) }
         guard !sysMayLosePages(descriptor.rawValue) else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
-        guard let mapping = forge_map(descriptor.rawValue, offset, count) else {
+        guard let mapping = unsafe forge_map(descriptor.rawValue, offset, count) else {
             throw FileSystemError(.map, Errno(rawValue: errno))
         }
-        return FileMapping(mapping, count: count)
+        return unsafe FileMapping(mapping, count: count)
     }
 
     /// Maps the first bytes of a file, at least one, privately; the file may be closed immediately afterwards.
@@ -161,10 +164,10 @@ extension SystemFileSystem {
     ///   Darwin as ``map(_:at:count:)``; `ENOMEM`.
     package func mapPrivately(_ descriptor: Descriptor, count: Int) throws(FileSystemError) -> PrivateMapping {
         guard !sysMayLosePages(descriptor.rawValue) else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
-        guard let mapping = forge_map_privately(descriptor.rawValue, count) else {
+        guard let mapping = unsafe forge_map_privately(descriptor.rawValue, count) else {
             throw FileSystemError(.map, Errno(rawValue: errno))
         }
-        return PrivateMapping(mapping, count: count)
+        return unsafe PrivateMapping(mapping, count: count)
     }
 }
 
@@ -177,7 +180,9 @@ extension SystemFileSystem {
         case .descriptor(let descriptor):
             try calling(.status) { sysStatus(descriptor.rawValue, &status) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            try calling(.status, path) { sysStatus(sysDirectory(directory), $0, &status, sysFlags(followsLinks)) }
+            try unsafe calling(.status, path) {
+                unsafe sysStatus(sysDirectory(directory), $0, &status, sysFlags(followsLinks))
+            }
         }
         return FileStatus(status)
     }
@@ -188,8 +193,8 @@ extension SystemFileSystem {
         case .descriptor(let descriptor):
             try calling(.status) { sysBriefStatus(descriptor.rawValue, &status) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            try calling(.status, path) {
-                sysBriefStatus(sysDirectory(directory), $0, &status, sysFlags(followsLinks))
+            try unsafe calling(.status, path) {
+                unsafe sysBriefStatus(sysDirectory(directory), $0, &status, sysFlags(followsLinks))
             }
         }
         return status
@@ -200,8 +205,8 @@ extension SystemFileSystem {
         case .descriptor(let descriptor):
             try calling(.setPermissions) { sysSetMode(descriptor.rawValue, permissions.rawValue) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            try calling(.setPermissions, path) {
-                sysSetMode(sysDirectory(directory), $0, permissions.rawValue, sysFlags(followsLinks))
+            try unsafe calling(.setPermissions, path) {
+                unsafe sysSetMode(sysDirectory(directory), $0, permissions.rawValue, sysFlags(followsLinks))
             }
         }
     }
@@ -214,8 +219,8 @@ extension SystemFileSystem {
         case .descriptor(let descriptor):
             try calling(.setOwner) { sysSetOwner(descriptor.rawValue, user, group) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            try calling(.setOwner, path) {
-                sysSetOwner(sysDirectory(directory), $0, user, group, sysFlags(followsLinks))
+            try unsafe calling(.setOwner, path) {
+                unsafe sysSetOwner(sysDirectory(directory), $0, user, group, sysFlags(followsLinks))
             }
         }
     }
@@ -227,8 +232,8 @@ extension SystemFileSystem {
         case .descriptor(let descriptor):
             try calling(.setTimes) { sysSetTimes(descriptor.rawValue, accessed, modified) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            try calling(.setTimes, path) {
-                sysSetTimes(sysDirectory(directory), $0, accessed, modified, sysFlags(followsLinks))
+            try unsafe calling(.setTimes, path) {
+                unsafe sysSetTimes(sysDirectory(directory), $0, accessed, modified, sysFlags(followsLinks))
             }
         }
     }
@@ -240,27 +245,31 @@ extension SystemFileSystem {
     public func createDirectory(
         _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions
     ) throws(FileSystemError) {
-        try calling(.createDirectory, path) { sysMakeDirectory(sysDirectory(directory), $0, permissions.rawValue) }
+        try unsafe calling(.createDirectory, path) {
+            unsafe sysMakeDirectory(sysDirectory(directory), $0, permissions.rawValue)
+        }
     }
 
     public func createNode(
         _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
     ) throws(FileSystemError) {
         let mode = FileMode(type: type, permissions: permissions).rawValue
-        try calling(.createNode, path) { sysMakeNode(sysDirectory(directory), $0, mode, deviceNumber) }
+        try unsafe calling(.createNode, path) { unsafe sysMakeNode(sysDirectory(directory), $0, mode, deviceNumber) }
     }
 
     public func createSymbolicLink(
         _ path: POSIXPath, at directory: Descriptor, to target: POSIXPath
     ) throws(FileSystemError) {
-        try calling(.createSymbolicLink, path, target) { sysMakeSymbolicLink($1, sysDirectory(directory), $0) }
+        try unsafe calling(.createSymbolicLink, path, target) {
+            unsafe sysMakeSymbolicLink($1, sysDirectory(directory), $0)
+        }
     }
 
     public func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
         // The kernel's limit for a target is one page, including its NUL.
         var target = [UInt8](repeating: 0, count: 4096)
-        let count = try calling(.readSymbolicLink, path) { pointer in
-            target.withUnsafeMutableBytes { sysReadLink(sysDirectory(directory), pointer, $0) }
+        let count = try unsafe calling(.readSymbolicLink, path) { pointer in
+            unsafe target.withUnsafeMutableBytes { unsafe sysReadLink(sysDirectory(directory), pointer, $0) }
         }
         return POSIXPath(target[..<count])
     }
@@ -268,8 +277,8 @@ extension SystemFileSystem {
     public func link(
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(FileSystemError) {
-        try calling(.link, path, newPath) {
-            sysMakeHardLink(sysDirectory(directory), $0, sysDirectory(newDirectory), $1)
+        try unsafe calling(.link, path, newPath) {
+            unsafe sysMakeHardLink(sysDirectory(directory), $0, sysDirectory(newDirectory), $1)
         }
     }
 
@@ -277,17 +286,17 @@ extension SystemFileSystem {
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor,
         _ mode: RenameMode
     ) throws(FileSystemError) {
-        try calling(.rename, path, newPath) {
-            sysRename(sysDirectory(directory), $0, sysDirectory(newDirectory), $1, mode)
+        try unsafe calling(.rename, path, newPath) {
+            unsafe sysRename(sysDirectory(directory), $0, sysDirectory(newDirectory), $1, mode)
         }
     }
 
     public func unlink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
-        try calling(.unlink, path) { sysUnlink(sysDirectory(directory), $0) }
+        try unsafe calling(.unlink, path) { unsafe sysUnlink(sysDirectory(directory), $0) }
     }
 
     public func removeDirectory(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
-        try calling(.removeDirectory, path) { sysRemoveDirectory(sysDirectory(directory), $0) }
+        try unsafe calling(.removeDirectory, path) { unsafe sysRemoveDirectory(sysDirectory(directory), $0) }
     }
 }
 
@@ -299,8 +308,8 @@ extension SystemFileSystem {
     private static let attemptLimit = 32
 
     public func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
-        let list = try readingAttribute(.listExtendedAttributes, expecting: 1_024) {
-            sysListAttributes(descriptor.rawValue, $0)
+        let list = try unsafe readingAttribute(.listExtendedAttributes, expecting: 1_024) {
+            unsafe sysListAttributes(descriptor.rawValue, $0)
         }
         let prefix = Array(sysAttributePrefix.utf8)
         return list.split(separator: 0).compactMap { name in
@@ -312,8 +321,8 @@ extension SystemFileSystem {
     public func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
         let name = try attributeName(name, for: .readExtendedAttribute)
         do throws(FileSystemError) {
-            return try readingAttribute(.readExtendedAttribute, expecting: 256) { buffer in
-                name.withCString { sysGetAttribute(descriptor.rawValue, $0, buffer) }
+            return try unsafe readingAttribute(.readExtendedAttribute, expecting: 256) { buffer in
+                unsafe name.withCString { unsafe sysGetAttribute(descriptor.rawValue, $0, buffer) }
             }
         } catch  where error.errno.rawValue == sysNoAttribute {
             return nil
@@ -328,8 +337,8 @@ extension SystemFileSystem {
             throw FileSystemError(.setExtendedAttribute, .argListTooLong)
         }
         try calling(.setExtendedAttribute) {
-            value.withUnsafeBytes { bytes in
-                name.withCString { sysSetAttribute(descriptor.rawValue, $0, bytes) }
+            unsafe value.withUnsafeBytes { bytes in
+                unsafe name.withCString { unsafe sysSetAttribute(descriptor.rawValue, $0, bytes) }
             }
         }
     }
@@ -351,12 +360,12 @@ extension SystemFileSystem {
         for _ in 0..<Self.attemptLimit {
             var bytes = [UInt8](repeating: 0, count: size)
             do throws(FileSystemError) {
-                let count = try calling(operation) { bytes.withUnsafeMutableBytes(read) }
+                let count = try calling(operation) { unsafe bytes.withUnsafeMutableBytes(read) }
                 bytes.removeLast(size - count)
                 return bytes
             } catch  where error.errno == .outOfRange {
                 // Without a buffer the call returns the size.
-                size = try calling(operation) { read(UnsafeMutableRawBufferPointer(start: nil, count: 0)) }
+                size = try calling(operation) { unsafe read(UnsafeMutableRawBufferPointer(start: nil, count: 0)) }
                 guard size <= Self.maximumAttributeSizeInBytes else {
                     throw FileSystemError(operation, .argListTooLong)
                 }

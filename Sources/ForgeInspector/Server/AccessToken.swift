@@ -9,7 +9,7 @@ struct AccessToken: Sendable {
 
     /// A new random token.
     init() {
-        let bytes = SymmetricKey(size: .bits256).withUnsafeBytes { Array($0) }
+        let bytes = (0..<32).map { _ in UInt8.random(in: .min ... .max) }
         text = Self.base64URL(bytes)
     }
 

@@ -34,7 +34,11 @@ extension CodedValue {
             return .bytes(Array(data))
         case (.tagged(37, _), .string(let text)):
             guard let uuid = UUID(uuidString: text) else { throw EditFailure(description: "\(place) is a UUID") }
-            return .tagged(37, .bytes(withUnsafeBytes(of: uuid.uuid) { Array($0) }))
+            let id = uuid.uuid
+            let bytes = [
+                id.0, id.1, id.2, id.3, id.4, id.5, id.6, id.7, id.8, id.9, id.10, id.11, id.12, id.13, id.14, id.15,
+            ]
+            return .tagged(37, .bytes(bytes))
         case (.tagged(32, _), .string): return .tagged(32, self)
         case (.tagged(4, _), .integer), (.tagged(4, _), .double):
             throw EditFailure(description: "\(place) is a decimal number, which cannot be edited here")

@@ -212,8 +212,8 @@ extension ChangeHub {
 
     /// Adds a change of a store.
     @inline(never)
-    func append(_ name: KeyName, _ bytes: UnsafeRawBufferPointer?, _ revision: UInt64) {
-        append(Change(Array(name.string.utf8), bytes: bytes.map { Array($0) }, revision: revision))
+    func append(_ name: KeyName, _ bytes: [UInt8]?, _ revision: UInt64) {
+        append(Change(Array(name.string.utf8), bytes: bytes, revision: revision))
     }
 }
 

@@ -84,9 +84,9 @@ extension KVEngine {
         try withLog { (log) throws(FileSystemError) in
             guard !log.endsFlushed else { return }
             do throws(FileSystemError) {
-                _ = try log.append(.flushed, .empty, .empty)
+                _ = try log.append(.flushed)
             } catch  where error.isOutOfSpace && !log.isPoisoned && handle.removalReserve.release() {
-                _ = try log.append(.flushed, .empty, .empty)
+                _ = try log.append(.flushed)
             }
         }
     }

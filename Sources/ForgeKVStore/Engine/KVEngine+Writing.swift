@@ -4,6 +4,9 @@ import ForgeFileSystem
 import Logging
 import Synchronization
 
+// Memory safety: The bytes of a value are valid until the encoder's next call, or while the encoded value is kept,
+// and the log and the table copy them before.
+
 /// How a store changes: every change is made by ``write(_:_:)``.
 ///
 /// A value that is not known to be readable as the type that is to replace it is looked at without a lock, because that
@@ -42,12 +45,12 @@ extension KVEngine {
                 {
                     return unverified
                 }
-                let bytes = InlineTypes.encode(value, by: &writer.encoder)
+                let bytes = unsafe InlineTypes.encode(value, by: &writer.encoder)
                 guard bytes.count <= options.valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
-                let revision = try append(.set, .set, key.identity, bytes, &writer)
+                let revision = try unsafe append(.set, .set, key.identity, bytes, &writer)
                 writer.table.store(
                     EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
-                if changes.hasSubscribers { report(key, bytes, revision) }
+                if changes.hasSubscribers { unsafe report(key, bytes, revision) }
                 return nil
             }
             guard let unverified else { return checked?.issues ?? [] }
@@ -69,10 +72,10 @@ extension KVEngine {
                 if let unverified = OverwritePolicy.unverified(in: entry, type), !checked.contains(unverified) {
                     return unverified
                 }
-                let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
-                let cell = EncodedCell.copying(encoded.bytes, revision: revision, type: type)
+                let revision = try unsafe append(.set, .set, key.identity, encoded.bytes, &writer)
+                let cell = unsafe EncodedCell.copying(encoded.bytes, revision: revision, type: type)
                 writer.table.store(EntryContent(cell), key.identity, in: entry)
-                if changes.hasSubscribers { report(key, encoded.bytes, revision) }
+                if changes.hasSubscribers { unsafe report(key, encoded.bytes, revision) }
                 return nil
             }
             guard let unverified else { return checked?.issues ?? [] }
@@ -83,7 +86,7 @@ extension KVEngine {
     /// Not inlined, so that the name is copied only if there is a subscriber.
     @inline(never)
     private func report<Value>(_ key: KVKey<Value>, _ bytes: UnsafeRawBufferPointer, _ revision: UInt64) {
-        changes.append(key.identity, bytes, revision)
+        unsafe changes.append(key.identity, Array(bytes), revision)
     }
 }
 
@@ -229,8 +232,8 @@ extension KVEngine {
         _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
         do throws(FileSystemError) {
-            return try name.withBytes { (bytes) throws(FileSystemError) in
-                try writer.log.append(code, bytes, value)
+            return try unsafe name.withBytes { (bytes) throws(FileSystemError) in
+                try unsafe writer.log.append(code, bytes, value)
             }
         } catch {
             throw KVStoreError(error, operation, store: self.name)
@@ -244,16 +247,16 @@ extension KVEngine {
     ) throws(KVStoreError) -> UInt64 {
         guard let change = batch.onlyChange else {
             do throws(FileSystemError) {
-                return try batch.content.withBytes { (content) throws(FileSystemError) in
-                    try writer.log.append(.batch, .empty, content, count: batch.count)
+                return try unsafe batch.content.withBytes { (content) throws(FileSystemError) in
+                    try unsafe writer.log.append(.batch, .empty, content, count: batch.count)
                 }
             } catch {
                 throw KVStoreError(error, operation, store: name)
             }
         }
         guard let bytes = change.bytes else { return try appendRemove(change.name, operation, &writer) }
-        return try bytes.withBytes { (bytes) throws(KVStoreError) in
-            try append(.set, operation, change.name, bytes, &writer)
+        return try unsafe bytes.withBytes { (bytes) throws(KVStoreError) in
+            try unsafe append(.set, operation, change.name, bytes, &writer)
         }
     }
 
@@ -262,12 +265,12 @@ extension KVEngine {
         _ name: KeyName, _ operation: KVStoreError.Operation, _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
         do throws(KVStoreError) {
-            return try append(.remove, operation, name, .empty, &writer)
+            return try unsafe append(.remove, operation, name, .empty, &writer)
         } catch {
             guard error.isOutOfSpace, !writer.log.isPoisoned, handle.removalReserve.release() else {
                 throw error
             }
-            return try append(.remove, operation, name, .empty, &writer)
+            return try unsafe append(.remove, operation, name, .empty, &writer)
         }
     }
 
@@ -275,7 +278,7 @@ extension KVEngine {
     private func appendRemoveAll(_ writer: inout Writer) throws(KVStoreError) {
         do throws(FileSystemError) {
             do throws(FileSystemError) {
-                _ = try writer.log.append(.removeAll, .empty, .empty)
+                _ = try writer.log.append(.removeAll)
             } catch  where error.isOutOfSpace && !writer.log.isPoisoned {
                 try writer.log.removeRecords()
             }

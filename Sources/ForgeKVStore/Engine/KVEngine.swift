@@ -1,4 +1,3 @@
-import CForgeFileSystem
 import CForgeKVStore
 import Dispatch
 import ForgeFileSystem
@@ -6,6 +5,9 @@ import Foundation
 import Logging
 import Synchronization
 import SystemPackage
+
+// Memory safety: A job refers to its engine without a reference count: `close()` waits for jobs before the engine is
+// released.
 
 /// A store: its table, and on disk its log. All `FileKVStore` objects of this process over one directory share an
 /// engine; every `InMemoryKVStore` has one of its own, without a directory and a log file.
@@ -122,7 +124,7 @@ extension KVEngine {
     /// The job does not retain the engine, which outlives it all the same: ``close()`` waits for jobs. A weak reference
     /// would make every use of the engine slower.
     func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
-        BackgroundJob.start(in: background) { [unowned(unsafe) self] in work(self) }
+        BackgroundJob.start(in: background) { [unowned(unsafe) self] in unsafe work(self) }
     }
 }
 
@@ -246,15 +248,7 @@ final class BackgroundJob: Sendable {
     static func start(in group: DispatchGroup, _ work: @escaping @Sendable () -> Void) {
         group.enter()
         let job = BackgroundJob(group, work)
-        let context = Unmanaged.passRetained(job)
-        let error = forge_start_thread(
-            { context in
-                guard let context else { return }
-                Unmanaged<BackgroundJob>.fromOpaque(context).takeRetainedValue().run()
-            }, context.toOpaque())
-        guard error != 0 else { return }
-        context.release()
-        job.run()
+        if !startThread({ job.run() }) { job.run() }
     }
 
     /// Does something in the same thread when the job is done, and `group` may be empty.

@@ -1,5 +1,8 @@
 import Foundation
 
+// Memory safety: All names are in one array, whose slots give ranges within it; addresses in it are used only inside
+// the closure that provides them.
+
 /// The names of a log with the places of their values; the names are in one buffer, so that sorting and searching a
 /// million of them allocates nothing per name.
 struct IndexedNames: Sendable {
@@ -53,7 +56,7 @@ struct IndexedNames: Sendable {
         }
         let number = Int32(slots.count)
         let start = bytes.count
-        name.withBytes { bytes.append(contentsOf: $0) }
+        unsafe name.withBytes { unsafe bytes.append(contentsOf: $0) }
         slots.append(
             Slot(
                 nameStart: start, nameCount: name.count, revision: revision, valueOffset: valueOffset,
@@ -105,6 +108,7 @@ extension IndexedNames {
         return sorted
     }
 
+    @safe
     private struct SortedName {
         var start: UnsafePointer<UInt8>?
         var count: Int
@@ -112,19 +116,21 @@ extension IndexedNames {
     }
 
     private func makeOrder() -> [Int32] {
-        bytes.withUnsafeBufferPointer { bytes in
+        unsafe bytes.withUnsafeBufferPointer { bytes in
             var names: [SortedName] = []
             names.reserveCapacity(count)
             for (number, slot) in slots.enumerated() where slot.isPresent {
-                let start = bytes.baseAddress.map { $0 + slot.nameStart }
-                names.append(SortedName(start: start, count: slot.nameCount, number: Int32(number)))
+                let start = unsafe bytes.baseAddress.map { unsafe $0 + slot.nameStart }
+                unsafe names.append(SortedName(start: start, count: slot.nameCount, number: Int32(number)))
             }
             // The C library's sort runs the comparison without generic code, also in debug builds.
-            qsort(&names, names.count, MemoryLayout<SortedName>.stride) { left, right in
-                guard let left = left?.load(as: SortedName.self), let right = right?.load(as: SortedName.self) else {
+            unsafe qsort(&names, names.count, MemoryLayout<SortedName>.stride) { left, right in
+                guard let left = unsafe left?.load(as: SortedName.self),
+                    let right = unsafe right?.load(as: SortedName.self)
+                else {
                     return 0
                 }
-                return IndexedNames.compare(left.start, left.count, right.start, right.count)
+                return unsafe IndexedNames.compare(left.start, left.count, right.start, right.count)
             }
             return names.map(\.number)
         }
@@ -133,8 +139,8 @@ extension IndexedNames {
     fileprivate static func compare(
         _ left: UnsafePointer<UInt8>?, _ leftCount: Int, _ right: UnsafePointer<UInt8>?, _ rightCount: Int
     ) -> Int32 {
-        if let left, let right, leftCount > 0, rightCount > 0 {
-            let order = memcmp(left, right, min(leftCount, rightCount))
+        if let left = unsafe left, let right = unsafe right, leftCount > 0, rightCount > 0 {
+            let order = unsafe memcmp(left, right, min(leftCount, rightCount))
             if order != 0 { return order }
         }
         return leftCount < rightCount ? -1 : (leftCount > rightCount ? 1 : 0)
@@ -143,9 +149,10 @@ extension IndexedNames {
     /// The position in an order at which a slot is, or would be inserted.
     private func position(of number: Int32, in order: [Int32]) -> Int {
         let slot = slots[Int(number)]
-        return position(in: order) { name in
-            let own = UnsafeRawBufferPointer(rebasing: name.all[slot.nameStart..<slot.nameStart + slot.nameCount])
-            return Self.compare(
+        return unsafe position(in: order) { name in
+            let own = unsafe UnsafeRawBufferPointer(
+                rebasing: name.all[slot.nameStart..<slot.nameStart + slot.nameCount])
+            return unsafe Self.compare(
                 name.own.baseAddress?.assumingMemoryBound(to: UInt8.self), name.own.count,
                 own.baseAddress?.assumingMemoryBound(to: UInt8.self), own.count) < 0
         }
@@ -155,13 +162,13 @@ extension IndexedNames {
     func position(
         in order: [Int32], where precedes: ((own: UnsafeRawBufferPointer, all: UnsafeRawBufferPointer)) -> Bool
     ) -> Int {
-        bytes.withUnsafeBytes { all in
+        unsafe bytes.withUnsafeBytes { all in
             var (low, high) = (0, order.count)
             while low < high {
                 let middle = (low + high) / 2
                 let slot = slots[Int(order[middle])]
-                let own = UnsafeRawBufferPointer(rebasing: all[slot.nameStart..<slot.nameStart + slot.nameCount])
-                if precedes((own, all)) { low = middle + 1 } else { high = middle }
+                let own = unsafe UnsafeRawBufferPointer(rebasing: all[slot.nameStart..<slot.nameStart + slot.nameCount])
+                if unsafe precedes((own, all)) { low = middle + 1 } else { high = middle }
             }
             return low
         }
@@ -169,10 +176,11 @@ extension IndexedNames {
 
     /// Calls `body` with the bytes of each name of an order.
     func forEachName(_ order: ArraySlice<Int32>, _ body: (Int32, UnsafeRawBufferPointer) -> Void) {
-        bytes.withUnsafeBytes { all in
+        unsafe bytes.withUnsafeBytes { all in
             for number in order {
                 let slot = slots[Int(number)]
-                body(number, UnsafeRawBufferPointer(rebasing: all[slot.nameStart..<slot.nameStart + slot.nameCount]))
+                unsafe body(
+                    number, UnsafeRawBufferPointer(rebasing: all[slot.nameStart..<slot.nameStart + slot.nameCount]))
             }
         }
     }
@@ -203,8 +211,8 @@ extension KVLogIndex {
         if !text.isEmpty {
             var matching: [Int32] = []
             let text = Array(text.utf8)
-            log.names.forEachName(found[...]) { number, name in
-                if name.offset(of: text) != nil { matching.append(number) }
+            unsafe log.names.forEachName(found[...]) { number, name in
+                if unsafe name.offset(of: text) != nil { matching.append(number) }
             }
             found = matching
         }
@@ -224,19 +232,19 @@ extension KVLogIndex {
         let (start, delimiter) = (prefix.utf8.count, Array(String(delimiter).utf8))
         var lines: [Line] = []
         var group: [UInt8] = []
-        log.names.forEachName(all[range]) { number, name in
-            if !group.isEmpty, name.begins(with: group) {
+        unsafe log.names.forEachName(all[range]) { number, name in
+            if !group.isEmpty, unsafe name.begins(with: group) {
                 if case .group(let first, let count) = lines[lines.count - 1] {
                     lines[lines.count - 1] = .group(first, count: count + 1)
                 }
                 return
             }
-            let rest = UnsafeRawBufferPointer(rebasing: name[start...])
-            guard let offset = rest.offset(of: delimiter) else {
+            let rest = unsafe UnsafeRawBufferPointer(rebasing: name[start...])
+            guard let offset = unsafe rest.offset(of: delimiter) else {
                 group = []
                 return lines.append(.name(number))
             }
-            group = Array(name[..<(start + offset + delimiter.count)])
+            group = unsafe Array(name[..<(start + offset + delimiter.count)])
             lines.append(.group(number, count: 1))
         }
         return lines
@@ -250,11 +258,11 @@ extension IndexedNames {
         guard !prefix.isEmpty else { return 0..<order.count }
         let compare = { (name: UnsafeRawBufferPointer) -> Int32 in
             guard let start = name.baseAddress else { return -1 }
-            let result = memcmp(start, prefix, min(name.count, prefix.count))
+            let result = unsafe memcmp(start, prefix, min(name.count, prefix.count))
             return result != 0 ? result : (name.count < prefix.count ? -1 : 0)
         }
-        let lower = position(in: order) { compare($0.own) < 0 }
-        return lower..<max(lower, position(in: order) { compare($0.own) <= 0 })
+        let lower = unsafe position(in: order) { unsafe compare($0.own) < 0 }
+        return unsafe lower..<max(lower, position(in: order) { unsafe compare($0.own) <= 0 })
     }
 
     private struct SizedName {
@@ -267,8 +275,9 @@ extension IndexedNames {
         var sized = numbers.enumerated().map { position, number in
             SizedName(size: slots[Int(number)].valueSize, position: Int32(position), number: number)
         }
-        qsort(&sized, sized.count, MemoryLayout<SizedName>.stride) { left, right in
-            guard let left = left?.load(as: SizedName.self), let right = right?.load(as: SizedName.self) else {
+        unsafe qsort(&sized, sized.count, MemoryLayout<SizedName>.stride) { left, right in
+            guard let left = unsafe left?.load(as: SizedName.self), let right = unsafe right?.load(as: SizedName.self)
+            else {
                 return 0
             }
             if left.size != right.size { return left.size > right.size ? -1 : 1 }
@@ -281,7 +290,7 @@ extension IndexedNames {
 extension UnsafeRawBufferPointer {
     fileprivate func begins(with bytes: [UInt8]) -> Bool {
         guard let baseAddress, count >= bytes.count else { return false }
-        return memcmp(baseAddress, bytes, bytes.count) == 0
+        return unsafe memcmp(baseAddress, bytes, bytes.count) == 0
     }
 
     /// The offset of the first occurrence of bytes, of which there is at least one; nil if there is none.
@@ -290,9 +299,11 @@ extension UnsafeRawBufferPointer {
         var start = 0
         // The C library's functions run without generic code, also in debug builds.
         while start + bytes.count <= count {
-            guard let found = memchr(base + start, Int32(bytes[0]), count - start - bytes.count + 1) else { return nil }
-            if memcmp(found, bytes, bytes.count) == 0 { return UnsafeRawPointer(found) - base }
-            start = UnsafeRawPointer(found) - base + 1
+            guard let found = unsafe memchr(base + start, Int32(bytes[0]), count - start - bytes.count + 1) else {
+                return nil
+            }
+            if unsafe memcmp(found, bytes, bytes.count) == 0 { return unsafe UnsafeRawPointer(found) - base }
+            start = unsafe UnsafeRawPointer(found) - base + 1
         }
         return nil
     }

@@ -1,3 +1,6 @@
+// Memory safety: The second word of a long name is the address of the UTF-8 in `string`, whose storage is immutable,
+// and is used only while `string` is retained. A short name is in the words, of which `count` bytes count.
+
 /// The name of a value in a store, and the type of the value.
 ///
 /// ```swift
@@ -109,22 +112,22 @@ package struct KeyName: Sendable {
         string.makeContiguousUTF8()
         (hash, count, words) = string.withUTF8 { buffer in
             let bytes = UnsafeRawBufferPointer(buffer)
-            return (KeyHash.hash(bytes), bytes.count, Self.words(bytes))
+            return unsafe (KeyHash.hash(bytes), bytes.count, Self.words(bytes))
         }
         self.string = string
     }
 
     private static func words(_ bytes: UnsafeRawBufferPointer) -> (first: UInt64, second: UInt64, last: UInt64) {
         guard bytes.count >= 8 else {
-            return (bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }, 0, 0)
+            return unsafe (bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }, 0, 0)
         }
         let second: UInt64 =
             switch bytes.count {
             case ...16: 0
-            case ...wordsLength: bytes.integer(at: 8, as: UInt64.self)
+            case ...wordsLength: unsafe bytes.integer(at: 8, as: UInt64.self)
             default: UInt64(UInt(bitPattern: bytes.baseAddress))
             }
-        return (
+        return unsafe (
             bytes.integer(at: 0, as: UInt64.self), second, bytes.integer(at: bytes.count - 8, as: UInt64.self)
         )
     }
@@ -132,7 +135,7 @@ package struct KeyName: Sendable {
     /// The bytes of a name longer than ``wordsLength``.
     @inline(__always)
     private var longBytes: UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(words.second)), count: count)
+        unsafe UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(words.second)), count: count)
     }
 
     /// Calls `body` with the bytes of the name.
@@ -142,13 +145,15 @@ package struct KeyName: Sendable {
     ) throws(Failure) -> Result {
         if count > Self.wordsLength {
             defer { withExtendedLifetime(string) {} }
-            return try body(longBytes)
+            return try unsafe body(longBytes)
         }
         var bytes: (UInt64, UInt64, UInt64) = (words.first.littleEndian, words.second.littleEndian, 0)
-        return try withUnsafeMutableBytes(of: &bytes) { (bytes) throws(Failure) in
+        return try unsafe withUnsafeMutableBytes(of: &bytes) { (bytes) throws(Failure) in
             // The last eight bytes, which may overlap the others.
-            if count > 8 { bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self) }
-            return try body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+            if count > 8 {
+                unsafe bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self)
+            }
+            return try unsafe body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
         }
     }
 
@@ -157,16 +162,16 @@ package struct KeyName: Sendable {
     func isEqual(to other: UnsafeRawPointer, count otherCount: Int) -> Bool {
         guard count == otherCount else { return false }
         if count == 0 { return true }
-        guard UInt64(littleEndian: other.load(as: UInt64.self)) == words.first else { return false }
+        guard unsafe UInt64(littleEndian: other.load(as: UInt64.self)) == words.first else { return false }
         if count <= 8 { return true }
-        let last = other.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self)
+        let last = unsafe other.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self)
         guard UInt64(littleEndian: last) == words.last else { return false }
         if count <= 16 { return true }
         if count <= Self.wordsLength {
-            return UInt64(littleEndian: other.load(fromByteOffset: 8, as: UInt64.self)) == words.second
+            return unsafe UInt64(littleEndian: other.load(fromByteOffset: 8, as: UInt64.self)) == words.second
         }
         defer { withExtendedLifetime(string) {} }
-        return longBytes.isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
+        return unsafe longBytes.isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
     }
 }
 
@@ -186,8 +191,8 @@ extension KeyName {
 extension KeyName: Hashable {
     package static func == (left: KeyName, right: KeyName) -> Bool {
         guard left.hash == right.hash else { return false }
-        return left.withBytes { leftBytes in
-            right.withBytes { rightBytes in leftBytes.isEqual(to: rightBytes) }
+        return unsafe left.withBytes { leftBytes in
+            unsafe right.withBytes { rightBytes in unsafe leftBytes.isEqual(to: rightBytes) }
         }
     }
 

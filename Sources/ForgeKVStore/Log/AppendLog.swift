@@ -1,6 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
+// Memory safety: A record is assembled in memory of its size that this log alone uses: the mapped end of its file, or
+// the scratch memory, which is valid until the next record.
+
 /// An open log with a known end, to which records are appended: stored into reserved, mapped space, or, where files
 /// cannot be mapped, with one write each.
 ///
@@ -93,17 +96,17 @@ struct AppendLog: ~Copyable, Sendable {
         if hasTail { try dropTailLeftWhileLocked() }
         let isMapped = space.holds(size, at: end) ? true : try reserve(size, for: code)
         // A mapping of the system's own is written in place.
-        let place = space.memory(size, at: end)
-        let record = place ?? scratch.bytes(size)
-        LogRecord.write(
+        let place = unsafe space.memory(size, at: end)
+        let record = unsafe place ?? scratch.bytes(size)
+        unsafe LogRecord.write(
             code, flags: 0, name, value, sequence: sequence + count,
             unflushedCount: UInt32(truncatingIfNeeded: sequence + count - 1 - flushedSequence), checksum: checksum,
             to: record)
-        if place == nil {
+        if unsafe place == nil {
             if isMapped {
-                space.store(UnsafeRawBufferPointer(record), at: end)
+                unsafe space.store(UnsafeRawBufferPointer(record), at: end)
             } else {
-                try write(UnsafeRawBufferPointer(record))
+                try unsafe write(UnsafeRawBufferPointer(record))
             }
         }
         if isMapped, space.hasFaulted {
@@ -114,6 +117,11 @@ struct AppendLog: ~Copyable, Sendable {
         sequence += count
         endsFlushed = code == .flushed
         return sequence
+    }
+
+    /// Appends a record without a key; see above.
+    mutating func append(_ code: LogRecord.Code) throws(FileSystemError) -> UInt64 {
+        try unsafe append(code, .empty, .empty)
     }
 
     @inline(never)
@@ -149,7 +157,7 @@ struct AppendLog: ~Copyable, Sendable {
 
     private mutating func write(_ record: UnsafeRawBufferPointer) throws(FileSystemError) {
         do throws(FileSystemError) {
-            try file.fileSystem.writeFully(file.descriptor, from: record, at: end)
+            try unsafe file.fileSystem.writeFully(file.descriptor, from: record, at: end)
         } catch {
             cutBack()
             throw error
@@ -240,19 +248,17 @@ extension AppendLog {
         // A device that refuses to overwrite a block with its own content would refuse the record too.
         let content = try fileSystem.readBytes(
             of: descriptor, at: start, count: Int(min(Int64(size), end - start)))
-        try content.withBytes { (content) throws(FileSystemError) in
-            try fileSystem.writeFully(descriptor, from: content, at: start)
-        }
+        try fileSystem.writeBytes(content, to: descriptor, at: start)
         space.release()
         try fileSystem.truncate(.descriptor(descriptor), to: start)
         end = start
         restartCount += 1
         do throws(FileSystemError) {
-            let record = scratch.bytes(size)
-            LogRecord.write(
+            let record = unsafe scratch.bytes(size)
+            unsafe LogRecord.write(
                 .flushed, flags: LogRecord.retainedFlag, .empty, .empty, sequence: sequence + 1, unflushedCount: 0,
                 checksum: checksum, to: record)
-            try fileSystem.writeFully(descriptor, from: UnsafeRawBufferPointer(record), at: end)
+            try unsafe fileSystem.writeFully(descriptor, from: UnsafeRawBufferPointer(record), at: end)
             try fileSystem.synchronize(descriptor, .data)
         } catch {
             isPoisoned = true
@@ -304,6 +310,7 @@ extension AppendLog {
 }
 
 /// Memory in which records are assembled.
+@safe
 struct Scratch: ~Copyable, @unchecked Sendable {
     // Invariant of the unchecked conformance: the memory has one owner.
 
@@ -311,19 +318,19 @@ struct Scratch: ~Copyable, @unchecked Sendable {
 
     private static let keptSize = 1 << 16
 
-    deinit { memory.deallocate() }
+    deinit { unsafe memory.deallocate() }
 
     /// `count` undefined bytes, valid until the next call.
     @inline(__always)
     mutating func bytes(_ count: Int) -> UnsafeMutableRawBufferPointer {
-        if count > memory.count || memory.count > Self.keptSize { resize(count) }
-        return UnsafeMutableRawBufferPointer(rebasing: memory[..<count])
+        if unsafe count > memory.count || memory.count > Self.keptSize { resize(count) }
+        return unsafe UnsafeMutableRawBufferPointer(rebasing: memory[..<count])
     }
 
     @inline(never)
     private mutating func resize(_ count: Int) {
-        guard count > memory.count || count <= Self.keptSize else { return }
-        memory.deallocate()
-        memory = .allocate(byteCount: max(count, 512), alignment: 16)
+        guard unsafe count > memory.count || count <= Self.keptSize else { return }
+        unsafe memory.deallocate()
+        unsafe memory = .allocate(byteCount: max(count, 512), alignment: 16)
     }
 }

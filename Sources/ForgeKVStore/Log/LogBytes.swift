@@ -1,12 +1,16 @@
 import ForgeFileSystem
 
+// Memory safety: A load from a span is checked, and every pattern of bits is a number. A load from a buffer lies
+// within it, as the caller has found out from its length. Nothing here parses: code that reads bytes from outside
+// does that through spans.
+
 /// Bytes as code that parses them reads them: every access is checked.
 extension Span<UInt8> {
     /// The little-endian number at `offset`.
     @inline(__always)
     func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
         // The bounds are checked, and every pattern of bits is a number.
-        Number(littleEndian: bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: type))
+        unsafe Number(littleEndian: bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: type))
     }
 
     /// Whether a range holds valid UTF-8.
@@ -27,7 +31,7 @@ extension Span<UInt8> {
 
     @inline(never)
     private func isLongUTF8(_ range: Range<Int>) -> Bool {
-        extracting(range).withUnsafeBufferPointer { String(validating: $0, as: UTF8.self) != nil }
+        unsafe extracting(range).withUnsafeBufferPointer { unsafe String(validating: $0, as: UTF8.self) != nil }
     }
 
     /// The index of the last byte that is not zero.
@@ -41,13 +45,13 @@ extension Span<UInt8> {
 
 extension [UInt8] {
     /// A copy of the bytes.
-    init(_ bytes: Span<UInt8>) { self = bytes.withUnsafeBufferPointer { Array($0) } }
+    init(_ bytes: Span<UInt8>) { self = unsafe bytes.withUnsafeBufferPointer { unsafe Array($0) } }
 }
 
 extension KeyName {
     /// The name in a range of valid UTF-8.
     init(_ bytes: Span<UInt8>) {
-        self.init(bytes.withUnsafeBufferPointer { String(decoding: $0, as: UTF8.self) })
+        unsafe self.init(bytes.withUnsafeBufferPointer { unsafe String(decoding: $0, as: UTF8.self) })
     }
 }
 
@@ -55,7 +59,7 @@ extension CRC32C {
     /// Adds the bytes in a range.
     @inline(__always)
     mutating func update(_ bytes: Span<UInt8>, _ range: Range<Int>) {
-        bytes.extracting(range).withUnsafeBytes { update($0) }
+        unsafe bytes.extracting(range).withUnsafeBytes { unsafe update($0) }
     }
 }
 
@@ -65,19 +69,21 @@ extension UnsafeRawBufferPointer {
     /// The little-endian number at `offset`.
     @inline(__always)
     func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
-        Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
+        unsafe Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
     }
 }
 
 extension [UInt8] {
     /// Appends the bytes of a number in little-endian order.
     mutating func append(integer: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: integer.littleEndian) { append(contentsOf: $0) }
+        unsafe Swift.withUnsafeBytes(of: integer.littleEndian) { unsafe append(contentsOf: $0) }
     }
 
     /// Replaces the bytes from `offset` on by those of a number, in little-endian order.
     mutating func replace(at offset: Int, integer: some FixedWidthInteger & BitwiseCopyable) {
-        withUnsafeMutableBytes { $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer)) }
+        unsafe withUnsafeMutableBytes {
+            unsafe $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer))
+        }
     }
 }
 
@@ -87,27 +93,27 @@ extension UnsafeRawBufferPointer {
     func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
         guard count >= 8 else {
-            for offset in 0..<count where self[offset] != other[offset] { return false }
+            for offset in 0..<count where unsafe self[offset] != other[offset] { return false }
             return true
         }
         var offset = 0
         while offset &+ 8 < count {
-            guard word(at: offset) == other.word(at: offset) else { return false }
+            guard unsafe word(at: offset) == other.word(at: offset) else { return false }
             offset &+= 8
         }
         // The last eight bytes, some of them compared twice.
-        return word(at: count &- 8) == other.word(at: count &- 8)
+        return unsafe word(at: count &- 8) == other.word(at: count &- 8)
     }
 
     @inline(__always)
     private func word(at offset: Int) -> UInt64 {
-        loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+        unsafe loadUnaligned(fromByteOffset: offset, as: UInt64.self)
     }
 }
 
 extension UnsafeRawBufferPointer {
     /// No bytes.
-    static var empty: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
+    static var empty: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
 }
 
 extension [UInt8] {
@@ -115,31 +121,13 @@ extension [UInt8] {
     func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        let result = withUnsafeBytes { bytes -> Swift.Result<Result, Failure> in
+        let result = unsafe withUnsafeBytes { bytes -> Swift.Result<Result, Failure> in
             do throws(Failure) {
-                return .success(try body(bytes))
+                return unsafe .success(try body(bytes))
             } catch {
                 return .failure(error)
             }
         }
         return try result.get()
-    }
-}
-
-extension POSIXFileSystem {
-    /// Reads up to `count` bytes from `offset` on into the beginning of a buffer; fewer only at the end of the file.
-    func readFully(
-        _ descriptor: Descriptor, into buffer: inout [UInt8], count: Int, at offset: Int64
-    ) throws(FileSystemError) -> Int {
-        let outcome = buffer.withUnsafeMutableBytes { bytes -> Swift.Result<Int, FileSystemError> in
-            do throws(FileSystemError) {
-                return .success(
-                    try readFully(
-                        descriptor, into: UnsafeMutableRawBufferPointer(rebasing: bytes[..<count]), at: offset))
-            } catch {
-                return .failure(error)
-            }
-        }
-        return try outcome.get()
     }
 }

@@ -42,14 +42,14 @@ package struct LogCopy: ~Copyable {
         let prepared = try PreparedBatch(batch, valueLimit: .max, store: name)
         do throws(FileSystemError) {
             if let change = prepared.onlyChange {
-                try change.name.withBytes { (name) throws(FileSystemError) in
-                    try (change.bytes ?? []).withBytes { (bytes) throws(FileSystemError) in
-                        _ = try log.append(change.bytes == nil ? .remove : .set, name, bytes)
+                try unsafe change.name.withBytes { (name) throws(FileSystemError) in
+                    try unsafe (change.bytes ?? []).withBytes { (bytes) throws(FileSystemError) in
+                        _ = try unsafe log.append(change.bytes == nil ? .remove : .set, name, bytes)
                     }
                 }
             } else if prepared.count > 0 {
-                try prepared.content.withBytes { (content) throws(FileSystemError) in
-                    _ = try log.append(.batch, .empty, content, count: prepared.count)
+                try unsafe prepared.content.withBytes { (content) throws(FileSystemError) in
+                    _ = try unsafe log.append(.batch, .empty, content, count: prepared.count)
                 }
             }
         } catch {
@@ -65,7 +65,7 @@ package struct LogCopy: ~Copyable {
             let flush = log.startFlush(directory: directory)
             try flush.run()
             log.didFlush(flush)
-            if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
+            if !log.endsFlushed { _ = try log.append(.flushed) }
             try log.trim()
             try fileSystem.synchronize(log.file.descriptor, .full)
         } catch {

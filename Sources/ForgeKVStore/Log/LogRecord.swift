@@ -1,5 +1,8 @@
 import ForgeFileSystem
 
+// Memory safety: The memory for a record has exactly the size that the lengths of its name and value give; a buffer's
+// checked subscript cuts every part of it. Records are read through spans, in `LogRecord+Reading.swift`.
+
 /// A record of a log: a frame of 20 bytes and a payload that describes the change.
 enum LogRecord {
     /// The frame of a record, before the payload.
@@ -48,25 +51,55 @@ enum LogRecord {
         _ code: Code, flags: UInt8, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, sequence: UInt64,
         unflushedCount: UInt32, checksum start: CRC32C, to record: UnsafeMutableRawBufferPointer
     ) {
-        record.store(UInt32(record.count - frameSize), at: 0)
-        record.store(sequence, at: 4)
-        record[frameSize] = code.rawValue
-        record[frameSize + 1] = flags
+        unsafe record.store(UInt32(record.count - frameSize), at: 0)
+        unsafe record.store(sequence, at: 4)
+        unsafe record[frameSize] = code.rawValue
+        unsafe record[frameSize + 1] = flags
         // Names have at most 1,024 bytes; every set and remove has checked that.
-        record.store(UInt16(name.count), at: frameSize + 2)
+        unsafe record.store(UInt16(name.count), at: frameSize + 2)
         let payload = frameSize + payloadPrefixSize
-        UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: name)
-        UnsafeMutableRawBufferPointer(rebasing: record[(payload + name.count)...]).copyMemory(from: value)
-        addChecksum(record, unflushedCount: unflushedCount, checksum: start)
+        unsafe UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: name)
+        unsafe UnsafeMutableRawBufferPointer(rebasing: record[(payload + name.count)...]).copyMemory(from: value)
+        unsafe addChecksum(record, unflushedCount: unflushedCount, checksum: start)
+    }
+
+    /// Appends a record to an array; see above.
+    static func append(
+        _ code: Code, flags: UInt8, _ name: Span<UInt8>, _ value: Span<UInt8>, sequence: UInt64,
+        checksum: CRC32C, to records: inout [UInt8]
+    ) {
+        let start = records.count
+        records.append(contentsOf: repeatElement(0, count: size(nameCount: name.count, valueSize: value.count)))
+        unsafe records.withUnsafeMutableBytes { bytes in
+            let record = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[start...])
+            unsafe name.withUnsafeBytes { name in
+                unsafe value.withUnsafeBytes { value in
+                    unsafe write(
+                        code, flags: flags, name, value, sequence: sequence, unflushedCount: 0, checksum: checksum,
+                        to: record)
+                }
+            }
+        }
+    }
+
+    /// Completes the record in a range of an array; see below.
+    static func addChecksum(
+        to record: Range<Int>, of records: inout [UInt8], unflushedCount: UInt32, checksum: CRC32C
+    ) {
+        unsafe records.withUnsafeMutableBytes { bytes in
+            unsafe addChecksum(
+                UnsafeMutableRawBufferPointer(rebasing: bytes[record]), unflushedCount: unflushedCount,
+                checksum: checksum)
+        }
     }
 
     /// Completes a record with the number of unflushed records and its checksum.
     static func addChecksum(_ record: UnsafeMutableRawBufferPointer, unflushedCount: UInt32, checksum start: CRC32C) {
-        record.store(unflushedCount, at: 12)
+        unsafe record.store(unflushedCount, at: 12)
         var checksum = start
-        checksum.update(UnsafeRawBufferPointer(rebasing: record[..<checksumOffset]))
-        checksum.update(UnsafeRawBufferPointer(rebasing: record[frameSize...]))
-        record.store(checksum.value, at: checksumOffset)
+        unsafe checksum.update(UnsafeRawBufferPointer(rebasing: record[..<checksumOffset]))
+        unsafe checksum.update(UnsafeRawBufferPointer(rebasing: record[frameSize...]))
+        unsafe record.store(checksum.value, at: checksumOffset)
     }
 
     /// The code of a change in a record.
@@ -105,7 +138,7 @@ extension LogRecord {
         content.append(0)
         content.append(integer: UInt16(name.count))
         content.append(integer: UInt32(value.count))
-        name.withBytes { content.append(contentsOf: $0) }
+        unsafe name.withBytes { unsafe content.append(contentsOf: $0) }
         content += value
     }
 }
@@ -114,6 +147,6 @@ extension UnsafeMutableRawBufferPointer {
     /// Writes the bytes of a number from `offset` on, in little-endian order.
     @inline(__always)
     func store(_ number: some FixedWidthInteger & BitwiseCopyable, at offset: Int) {
-        storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
+        unsafe storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
     }
 }

@@ -13,7 +13,6 @@ struct LogReplacement: ~Copyable {
     private var sequence: UInt64 = 0
     private var endsFlushed = true
     private var buffer: [UInt8]
-    private var scratch = Scratch()
     private var space: LogSpace?
 
     /// The sequence number of the last record that is on the device.
@@ -54,7 +53,8 @@ struct LogReplacement: ~Copyable {
     /// Adds a flush marker with this number: all earlier records are on the device. That holds once the marker can be
     /// read, provided that nothing else is added before the log is flushed.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
-        try append(.flushed, .empty, .empty, sequence: number)
+        let none: [UInt8] = []
+        try append(.flushed, none.span, none.span, sequence: number)
     }
 
     /// Adds the records in a byte range of another log.
@@ -81,11 +81,9 @@ struct LogReplacement: ~Copyable {
         let checksum = checksum
         while let frame = try Self.frame(of: buffer, at: position, old) {
             let record = position..<position + LogRecord.frameSize + frame.payloadSize
-            buffer.withUnsafeMutableBytes { bytes in
-                LogRecord.addChecksum(
-                    UnsafeMutableRawBufferPointer(rebasing: bytes[record]),
-                    unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
-            }
+            LogRecord.addChecksum(
+                to: record, of: &buffer, unflushedCount: UInt32(clamping: frame.sequence - flushed - 1),
+                checksum: checksum)
             last = frame.sequence
             position = record.upperBound
         }
@@ -124,20 +122,12 @@ struct LogReplacement: ~Copyable {
     }
 
     private mutating func append(
-        _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
-        sequence number: UInt64
+        _ code: LogRecord.Code, _ name: Span<UInt8>, _ value: Span<UInt8>, sequence number: UInt64
     ) throws(FileSystemError) {
-        let record = scratch.bytes(LogRecord.size(nameCount: name.count, valueSize: value.count))
-        LogRecord.write(
-            code, flags: LogRecord.retainedFlag, name, value, sequence: number, unflushedCount: 0, checksum: checksum,
-            to: record)
+        LogRecord.append(
+            code, flags: LogRecord.retainedFlag, name, value, sequence: number, checksum: checksum, to: &buffer)
         sequence = number
         endsFlushed = code == .flushed
-        try add(UnsafeRawBufferPointer(record))
-    }
-
-    private mutating func add(_ record: some Collection<UInt8>) throws(FileSystemError) {
-        buffer.append(contentsOf: record)
         if buffer.count >= Self.bufferSize { try write() }
     }
 

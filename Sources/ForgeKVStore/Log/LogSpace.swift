@@ -3,8 +3,12 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
+// Memory safety: `memory` lies within `window`, which stays mapped while it is referenced here; records are stored
+// only in a range that `reserve` or `holds` has found to be within it.
+
 /// Space after the end of a log, reserved on the device and mapped into memory, so that records are stored without a
 /// system call and a full disk is an error of the reservation.
+@safe
 struct LogSpace: @unchecked Sendable {
     // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped while referenced
     // here, and only the single owner of the space stores into it.
@@ -92,12 +96,12 @@ struct LogSpace: @unchecked Sendable {
     /// The memory for `count` bytes at a reserved offset; nil where storing takes a call.
     @inline(__always)
     func memory(_ count: Int, at offset: Int64) -> UnsafeMutableRawBufferPointer? {
-        memory.map { UnsafeMutableRawBufferPointer(start: $0 + Int(offset - start), count: count) }
+        unsafe memory.map { unsafe UnsafeMutableRawBufferPointer(start: $0 + Int(offset - start), count: count) }
     }
 
     /// Stores bytes at a reserved offset.
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
-        window?.store(bytes, at: Int(offset - start))
+        unsafe window?.store(bytes, at: Int(offset - start))
     }
 
     /// Whether unflushed records could not be written back: a later flush does not cover them either.
@@ -106,7 +110,7 @@ struct LogSpace: @unchecked Sendable {
     /// Whether stores may be missing from the file: another program has truncated it, or the device is full despite the
     /// reservation.
     @inline(__always)
-    var hasFaulted: Bool { fault.map { forge_load_fault($0) != 0 } ?? window?.hasFaulted ?? false }
+    var hasFaulted: Bool { unsafe fault.map { unsafe forge_load_fault($0) != 0 } ?? window?.hasFaulted ?? false }
 
     @inline(never)
     private mutating func move(_ count: Int, to offset: Int64, of file: LogFile) throws(FileSystemError) -> Bool {
@@ -159,8 +163,8 @@ struct LogSpace: @unchecked Sendable {
     private mutating func enter(_ mapping: FileMapping, _ range: Range<Int64>) {
         if let window { earlier.append(window) }
         window = mapping
-        memory = mapping.systemMemory
-        fault = mapping.systemFault
+        unsafe memory = mapping.systemMemory
+        unsafe fault = mapping.systemFault
         start = range.lowerBound
         limit = range.upperBound
         ordinaryLimit = limit - Self.removalReserve
@@ -186,8 +190,8 @@ struct LogSpace: @unchecked Sendable {
         _ = coming?.take()
         coming = nil
         window = nil
-        memory = nil
-        fault = nil
+        unsafe memory = nil
+        unsafe fault = nil
         (start, limit, ordinaryLimit) = (0, 0, 0)
         preparesAt = .max
     }
@@ -255,12 +259,12 @@ final class LogWindow: Sendable {
 
     private func writeZeros() throws(FileSystemError) {
         let size = Int(min(zeros.upperBound - zeros.lowerBound, 1 << 16))
-        try withUnsafeTemporaryAllocation(byteCount: size, alignment: 16) { (buffer) throws(FileSystemError) in
-            buffer.initializeMemory(as: UInt8.self, repeating: 0)
+        try unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: 16) { (buffer) throws(FileSystemError) in
+            unsafe buffer.initializeMemory(as: UInt8.self, repeating: 0)
             var offset = zeros.lowerBound
             while offset < zeros.upperBound {
                 let count = Int(min(Int64(buffer.count), zeros.upperBound - offset))
-                try file.fileSystem.writeFully(
+                try unsafe file.fileSystem.writeFully(
                     file.descriptor, from: UnsafeRawBufferPointer(rebasing: buffer[..<count]), at: offset)
                 offset += Int64(count)
             }

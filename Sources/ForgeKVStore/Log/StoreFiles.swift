@@ -267,9 +267,7 @@ struct RemovalReserve: Sendable {
             do throws(FileSystemError) {
                 // Not zeros, for which some file systems allocate no space.
                 let content = [UInt8](repeating: 0x23, count: Self.size)
-                try content.withBytes { (content) throws(FileSystemError) in
-                    try fileSystem.writeFully(file, from: content, at: 0)
-                }
+                try fileSystem.writeBytes(content, to: file, at: 0)
             } catch {
                 try fileSystem.unlink(Self.name, at: directory)
             }

@@ -259,13 +259,7 @@ extension InMemoryKVStore {
             // Gives up the memory of values that were removed.
             table.removeAll()
             table.reserve(list.count)
-            for (var name, entry) in list {
-                name.withUTF8 { name in
-                    entry.bytes.withUnsafeBytes { bytes in
-                        table.store(bytes, revision: entry.revision, named: UnsafeRawBufferPointer(name))
-                    }
-                }
-            }
+            for (name, entry) in list { table.store(entry.bytes, revision: entry.revision, named: name) }
             guard changes.hasSubscribers else { return }
             changes.append(list.map { ChangeHub.Change(KeyName($0.name), $0.entry.bytes, $0.entry.revision) })
         }

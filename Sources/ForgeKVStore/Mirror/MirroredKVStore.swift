@@ -42,7 +42,7 @@ public final class MirroredKVStore: KVRawStoring {
     let configuration: Configuration
 
     /// The table of the feed's store, cached here: valid for the lifetime of that store.
-    private nonisolated(unsafe) let table: TableView
+    private let table: TableView
 
     /// Creates the mirror of a store, with the content of its copy on disk if there is one, and starts to follow.
     ///

@@ -9,7 +9,9 @@ public struct KVSnapshot: Sendable {
     public init(_ entries: some Sequence<(name: String, entry: KVEntry)>) {
         var values = CollectedValues()
         for (name, entry) in entries {
-            KeyName(name).withBytes { values.append($0, EncodedCell(entry.bytes, revision: entry.revision)) }
+            unsafe KeyName(name).withBytes {
+                unsafe values.append($0, EncodedCell(entry.bytes, revision: entry.revision))
+            }
         }
         self.init(values)
     }
@@ -120,7 +122,9 @@ extension KVSnapshot {
             var superseded: Set<UInt64> = []
             var place = values.start
             while let record = values.record(at: place) {
-                let earlier = values.withBytes(of: record) { name, _ in index.insert(record, name, of: values) }
+                let earlier = unsafe values.withBytes(of: record) { name, _ in
+                    unsafe index.insert(record, name, of: values)
+                }
                 if let earlier { superseded.insert(earlier) }
                 place = values.place(after: record)
             }
@@ -131,7 +135,7 @@ extension KVSnapshot {
         }
 
         func entry(of name: KeyName) -> KVEntry? {
-            name.withBytes { index.find($0, hash: name.hash, in: values) }.map { values.entry(of: $0) }
+            unsafe name.withBytes { unsafe index.find($0, hash: name.hash, in: values) }.map { values.entry(of: $0) }
         }
 
         func isSuperseded(_ record: CollectedValues.Record) -> Bool {
@@ -165,15 +169,15 @@ extension KVSnapshot {
         mutating func insert(
             _ record: CollectedValues.Record, _ name: UnsafeRawBufferPointer, of values: borrowing CollectedValues
         ) -> UInt64? {
-            let hash = KeyHash.hash(name)
-            let (position, earlier) = search(name, hash, values)
+            let hash = unsafe KeyHash.hash(name)
+            let (position, earlier) = unsafe search(name, hash, values)
             slots[position] = Self.slot(hash, record.place)
             return earlier?.place.word
         }
 
         func find(
             _ name: UnsafeRawBufferPointer, hash: UInt64, in values: borrowing CollectedValues
-        ) -> CollectedValues.Record? { search(name, hash, values).record }
+        ) -> CollectedValues.Record? { unsafe search(name, hash, values).record }
 
         /// The slot of a name and its record, or the empty slot for it.
         private func search(
@@ -184,7 +188,7 @@ extension KVSnapshot {
             while slots[position] != 0 {
                 if (slots[position] ^ Self.slot(hash, values.start)) >> Self.placeBits == 0,
                     let record = values.record(at: CollectedValues.Place(word: (slots[position] & Self.placeMask) - 1)),
-                    values.withBytes(of: record, { other, _ in other.isEqual(to: name) })
+                    unsafe values.withBytes(of: record, { other, _ in unsafe other.isEqual(to: name) })
                 {
                     return (position, record)
                 }

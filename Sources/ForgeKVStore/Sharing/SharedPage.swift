@@ -4,6 +4,9 @@ import Foundation
 import Synchronization
 import SystemPackage
 
+// Memory safety: The page is mapped for the lifetime of this object. Its words lie at multiples of eight within it,
+// and are loaded and stored atomically, because other processes change them.
+
 extension POSIXPath {
     /// The name of the file in which processes that share a store tell one another of it.
     static let sharedName: POSIXPath = "#shared"
@@ -13,6 +16,7 @@ extension POSIXPath {
 ///
 /// It is mapped where the memory is the system's own, so that a look costs one load, and read elsewhere. It is written
 /// to in place and never cut short, replaced or removed, because others may have it mapped.
+@safe
 final class SharedPage: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Mutex<Descriptor?>
@@ -56,8 +60,8 @@ final class SharedPage: Sendable {
             fileSystem.discard(file)
             throw error
         }
-        address = mapping?.withUnsafeBytes(0..<SharedPageContent.size) { bytes in
-            UnsafeMutableRawPointer(mutating: bytes.baseAddress).map { $0 + SharedPageContent.wordOffset }
+        unsafe address = mapping?.withUnsafeBytes(0..<SharedPageContent.size) { bytes in
+            unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress).map { unsafe $0 + SharedPageContent.wordOffset }
         }
         self.file = file
         self.fileSystem = fileSystem
@@ -135,17 +139,17 @@ extension SharedPage {
     /// Whether the word is surely this one; a look at memory, and so not sure where the file is not mapped.
     @inline(__always)
     func isKnownToHold(_ word: UInt64) -> Bool {
-        guard let address else { return false }
-        return UInt64(littleEndian: forge_load_word(address)) == word
+        guard let address = unsafe address else { return false }
+        return unsafe UInt64(littleEndian: forge_load_word(address)) == word
     }
 
     /// The log-state word last published by any process; 0 if another program has cut the page short.
     func word() throws(FileSystemError) -> UInt64 {
-        if let address, let mapping {
-            let word = UInt64(littleEndian: forge_load_word(address))
+        if let address = unsafe address, let mapping {
+            let word = unsafe UInt64(littleEndian: forge_load_word(address))
             guard mapping.hasFaulted else { return word }
             try restoreSize()
-            return UInt64(littleEndian: forge_load_word(address))
+            return unsafe UInt64(littleEndian: forge_load_word(address))
         }
         let bytes = try read(SharedPageContent.wordOffset..<SharedPageContent.wordOffset + 8)
         return bytes.span.integer(at: 0, as: UInt64.self)
@@ -155,8 +159,8 @@ extension SharedPage {
     func publish(_ word: UInt64) throws(FileSystemError) {
         if try !isWhole() { try mend() }
         guard try self.word() != word else { return }
-        if let address {
-            forge_store_word(address, word.littleEndian)
+        if let address = unsafe address {
+            unsafe forge_store_word(address, word.littleEndian)
             if hasOtherObservers { signal?.send() }
         } else {
             var bytes: [UInt8] = []
@@ -226,9 +230,9 @@ extension SharedPage {
             return bytes.starts(with: signature) && bytes[inodeRange].elementsEqual(inode)
                 && bytes.dropFirst(slot.lowerBound).elementsEqual(own)
         }
-        return mapping.withUnsafeBytes(0..<signature.count) { $0.elementsEqual(signature) }
-            && mapping.withUnsafeBytes(inodeRange) { $0.elementsEqual(inode) }
-            && mapping.withUnsafeBytes(slot) { $0.elementsEqual(own) }
+        return unsafe mapping.withUnsafeBytes(0..<signature.count) { unsafe $0.elementsEqual(signature) }
+            && mapping.withUnsafeBytes(inodeRange) { unsafe $0.elementsEqual(inode) }
+            && mapping.withUnsafeBytes(slot) { unsafe $0.elementsEqual(own) }
     }
 
     /// Puts back what the page begins with, and this process into a slot.
@@ -247,14 +251,14 @@ extension SharedPage {
     }
 
     private func read(_ range: Range<Int>) throws(FileSystemError) -> [UInt8] {
-        if let mapping { return mapping.withUnsafeBytes(range) { Array($0) } }
+        if let mapping { return unsafe mapping.withUnsafeBytes(range) { unsafe Array($0) } }
         let bytes = try fileSystem.readBytes(of: file, at: Int64(range.lowerBound), count: range.count)
         // Another program has truncated it; what was never written is zero.
         return bytes + [UInt8](repeating: 0, count: range.count - bytes.count)
     }
 
     private func write(_ bytes: [UInt8], at offset: Int) throws(FileSystemError) {
-        if let mapping { return bytes.withUnsafeBytes { mapping.store($0, at: offset) } }
+        if let mapping { return unsafe bytes.withUnsafeBytes { unsafe mapping.store($0, at: offset) } }
         try fileSystem.writeBytes(bytes, to: file, at: Int64(offset))
     }
 }
@@ -307,19 +311,19 @@ extension SharedPage {
 
     /// Records in the page whether this process observes the store.
     private func markObserver(_ isObserver: Bool) {
-        guard let address else { return }
-        forge_set_bit(observers(address), slot.load(ordering: .relaxed), isObserver ? 1 : 0)
+        guard let address = unsafe address else { return }
+        unsafe forge_set_bit(observers(address), slot.load(ordering: .relaxed), isObserver ? 1 : 0)
     }
 
     /// Whether another process observes the store, or has ended while it did.
     private var hasOtherObservers: Bool {
-        guard let address else { return false }
+        guard let address = unsafe address else { return false }
         let count = SharedPageContent.observersSize / 8
-        return forge_has_other_bit(observers(address), count, slot.load(ordering: .relaxed)) != 0
+        return unsafe forge_has_other_bit(observers(address), count, slot.load(ordering: .relaxed)) != 0
     }
 
     private func observers(_ word: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer {
-        word + (SharedPageContent.observersOffset - SharedPageContent.wordOffset)
+        unsafe word + (SharedPageContent.observersOffset - SharedPageContent.wordOffset)
     }
 }
 

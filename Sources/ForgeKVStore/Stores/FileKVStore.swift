@@ -54,7 +54,7 @@ public final class FileKVStore: KVTransactionalStoring {
     let engine: KVEngine
 
     /// The engine's table, cached here: valid for the lifetime of the engine, and readable without a lock.
-    private nonisolated(unsafe) let table: TableView
+    private let table: TableView
     private let options: Options
 
     /// Nil for an exclusive store, whose reads then cost one comparison more.

@@ -9,7 +9,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     private let engine: KVEngine
 
     /// The engine's table, cached here: valid for the lifetime of the engine, and readable without a lock.
-    private nonisolated(unsafe) let table: TableView
+    private let table: TableView
 
     /// Creates an empty store.
     ///

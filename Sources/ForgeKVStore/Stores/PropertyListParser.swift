@@ -10,7 +10,7 @@ enum PropertyListParser {
         try BinaryPropertyList.check(data)
         let list: Any
         do {
-            list = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
+            list = try PropertyListSerialization.object(from: data)
         } catch {
             // Foundation has a limit of its own, without a specific error code.
             throw CodingFailure(

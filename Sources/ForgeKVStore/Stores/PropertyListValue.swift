@@ -145,7 +145,7 @@ enum PropertyListValue {
     }
 
     private static func number(_ number: NSNumber) -> CodedValue {
-        switch UInt8(bitPattern: number.objCType.pointee) {
+        switch number.typeCode {
         case UInt8(ascii: "c"), UInt8(ascii: "B"): .bool(number.boolValue)
         case UInt8(ascii: "d"), UInt8(ascii: "f"): .double(number.doubleValue)
         case UInt8(ascii: "Q"):

@@ -4,6 +4,8 @@ import Foundation
 import Logging
 import Synchronization
 
+// Memory safety: Two calls of Foundation take or return addresses: of nothing, and of a constant C string.
+
 /// A key-value store over Foundation's `UserDefaults`: an app's settings, or those of a suite.
 ///
 /// Every write reaches the preferences file before the call returns, also on Linux, where Foundation alone does not
@@ -118,7 +120,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
         let encoded = try ValueTable.encoded(
             value, key.identity, version: key.schemaVersion, maximumSize: FileKVStore.Options().maximumValueSizeInBytes,
             store: store)
-        let bytes = Array(encoded.bytes)
+        let bytes = encoded.array
         let isDictionary = value is [String: any Sendable]
         try write(key.identity, .set, isReadable: { OverwritePolicy.isReadable($0, as: key) }) {
             PropertyListValue.object(for: bytes, isDictionary: isDictionary)
@@ -343,4 +345,18 @@ extension ChangeHub {
             return hub
         }
     }
+}
+
+// MARK: Calls of Foundation that take or return pointers
+
+extension PropertyListSerialization {
+    /// The object that a property list contains.
+    static func object(from data: Data) throws -> Any {
+        try unsafe propertyList(from: data, options: [], format: nil)
+    }
+}
+
+extension NSNumber {
+    /// The character that stands for the type of the number (`objCType`).
+    var typeCode: UInt8 { UInt8(bitPattern: unsafe objCType.pointee) }
 }

@@ -1,5 +1,9 @@
 import ForgeCoding
 
+// Memory safety: The kind of a content says what its words are: a value of that type, the address of bytes in the
+// arena, or that of a cell. Only the writer makes them, and readers copy them between two equal versions of the
+// entry.
+
 /// The content of an entry: nothing, a cell, an encoded value in the table's arena, or an inline value.
 struct EntryContent {
     /// Room for a value of one of the ``InlineTypes`` on every platform, or for the address of a cell and the
@@ -28,7 +32,7 @@ struct EntryContent {
         encodedSize = cell.encodedSize
         kind = Self.cell
         let tag = cell.type.decodedTag
-        words = (UInt64(UInt(bitPattern: Unmanaged.passRetained(cell).toOpaque())), tag)
+        words = unsafe (UInt64(UInt(bitPattern: Unmanaged.passRetained(cell).toOpaque())), tag)
     }
 
     /// A value of one of the ``InlineTypes``. The owner of this content owns the value.
@@ -51,19 +55,19 @@ struct EntryContent {
     @inline(__always)
     static func cellAddress(_ words: Words) -> UnsafeRawPointer {
         // Never zero where the kind is that of a cell.
-        UnsafeRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0)).unsafelyUnwrapped
+        unsafe UnsafeRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0)).unsafelyUnwrapped
     }
 
     /// The cell; nil for content of another kind.
     @inline(__always)
-    var ownCell: Unmanaged<ValueCell>? { kind == Self.cell ? .fromOpaque(Self.cellAddress(words)) : nil }
+    var ownCell: Unmanaged<ValueCell>? { unsafe kind == Self.cell ? .fromOpaque(Self.cellAddress(words)) : nil }
 
     /// The value as a cell, a new one for an inline or encoded value; nil for no value. For the writer: under its lock
     /// nothing is retired, so a reference may be counted anywhere.
     var asCell: ValueCell? {
         switch kind {
         case Self.emptyKind: nil
-        case Self.cell: ownCell?.takeUnretainedValue()
+        case Self.cell: unsafe ownCell?.takeUnretainedValue()
         case Self.encoded: copyOfEncodedValue
         default: InlineTypes.cell(self)
         }
@@ -82,18 +86,26 @@ extension EntryContent {
 
     /// The address of an encoded value in the arena.
     var encodedAddress: UnsafeMutableRawPointer? {
-        UnsafeMutableRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0))
+        unsafe UnsafeMutableRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0))
     }
 
     /// A cell with a copy of an encoded value, for the writer and for readers inside a critical section. Nothing in the
     /// cell refers to the arena.
     @inline(never)
     var copyOfEncodedValue: EncodedCell {
-        EncodedCell.copying(encodedBytes, revision: revision, type: .unknown)
+        unsafe EncodedCell.copying(encodedBytes, revision: revision, type: .unknown)
     }
 
     /// An encoded value in the arena; valid while the arena keeps it.
-    var encodedBytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize) }
+    var encodedBytes: UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize)
+    }
+
+    /// Appends an encoded value in the arena.
+    func appendEncoded(to bytes: inout [UInt8]) { unsafe bytes.append(contentsOf: encodedBytes) }
+
+    /// The cell that holds the value, if it is in one.
+    var heldCell: ValueCell? { unsafe ownCell?.takeUnretainedValue() }
 
     /// The capacity of an encoded value in the arena.
     var encodedCapacity: Int { Int(words.1) }
@@ -161,33 +173,33 @@ extension InlineTypes {
     @inline(__always)
     static func words<Value>(_ value: Value) -> EntryContent.Words {
         precondition(MemoryLayout<Value>.size <= MemoryLayout<EntryContent.Words>.size)
-        return withWordMemory((0, 0)) { memory in
-            _ = memory.baseAddress?.initializeMemory(as: Value.self, to: value)
-            return (memory.load(as: UInt64.self), memory.load(fromByteOffset: 8, as: UInt64.self))
+        return unsafe withWordMemory((0, 0)) { memory in
+            _ = unsafe memory.baseAddress?.initializeMemory(as: Value.self, to: value)
+            return unsafe (memory.load(as: UInt64.self), memory.load(fromByteOffset: 8, as: UInt64.self))
         }
     }
 
     /// A copy of the value in these words. For text, only the writer may call this; readers use ``ReadGuard``.
     @inline(__always)
     static func value<Value>(_ words: EntryContent.Words, as type: Value.Type) -> Value {
-        withUnsafeBytes(of: words) { $0.load(as: type) }
+        unsafe withUnsafeBytes(of: words) { unsafe $0.load(as: type) }
     }
 
     /// The text that the words of a content own, taken from them; nil for a content that owns nothing, or a cell.
     @inline(__always)
     static func text(_ content: EntryContent) -> String? {
         guard content.kind == textKind else { return nil }
-        return withWordMemory(content.words) { $0.bindMemory(to: String.self).moveElement(from: 0) }
+        return unsafe withWordMemory(content.words) { unsafe $0.bindMemory(to: String.self).moveElement(from: 0) }
     }
 
     @inline(__always)
     private static func withWordMemory<Result>(
         _ words: EntryContent.Words, _ body: (UnsafeMutableRawBufferPointer) -> Result
     ) -> Result {
-        withUnsafeTemporaryAllocation(byteCount: 16, alignment: 8) { memory in
-            memory.storeBytes(of: words.0, as: UInt64.self)
-            memory.storeBytes(of: words.1, toByteOffset: 8, as: UInt64.self)
-            return body(memory)
+        unsafe withUnsafeTemporaryAllocation(byteCount: 16, alignment: 8) { memory in
+            unsafe memory.storeBytes(of: words.0, as: UInt64.self)
+            unsafe memory.storeBytes(of: words.1, toByteOffset: 8, as: UInt64.self)
+            return unsafe body(memory)
         }
     }
 }
@@ -198,37 +210,42 @@ extension InlineTypes {
     /// The encoded form of a value; the bytes are valid until the encoder is used again.
     @inline(__always)
     static func encode<Value>(_ value: Value, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
-        if Value.self == Int.self { return encoder.encode(Int64(unsafeBitCast(value, to: Int.self))) }
-        if Value.self == String.self { return encoder.encode(unsafeBitCast(value, to: String.self)) }
-        if Value.self == Bool.self { return encoder.encode(unsafeBitCast(value, to: Bool.self)) }
-        if Value.self == Double.self { return encoder.encode(unsafeBitCast(value, to: Double.self)) }
-        return encodeNumber(value, by: &encoder)
+        if Value.self == Int.self { return unsafe encoder.encode(Int64(unsafeBitCast(value, to: Int.self))) }
+        if Value.self == String.self { return unsafe encoder.encode(unsafeBitCast(value, to: String.self)) }
+        if Value.self == Bool.self { return unsafe encoder.encode(unsafeBitCast(value, to: Bool.self)) }
+        if Value.self == Double.self { return unsafe encoder.encode(unsafeBitCast(value, to: Double.self)) }
+        return unsafe encodeNumber(value, by: &encoder)
     }
 
     /// Whether a value is a text so long that a buffer kept for its encoded form would matter.
     @inline(__always)
     static func isLong<Value>(_ value: Value) -> Bool {
-        Value.self == String.self && unsafeBitCast(value, to: String.self).utf8.count > 1 << 16
+        unsafe Value.self == String.self && unsafeBitCast(value, to: String.self).utf8.count > 1 << 16
     }
 
     /// The same for the value of a content that is neither a cell nor encoded. For the writer.
     static func encode(_ content: EntryContent, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
         switch content.kind {
-        case kind(of: Int.self): return encode(value(content.words, as: Int.self), by: &encoder)
-        case textKind: return encode(value(content.words, as: String.self), by: &encoder)
+        case kind(of: Int.self): return unsafe encode(value(content.words, as: Int.self), by: &encoder)
+        case textKind: return unsafe encode(value(content.words, as: String.self), by: &encoder)
         default:
             func encoded<Value>(_ type: Value.Type) -> UnsafeRawBufferPointer {
-                encode(value(content.words, as: type), by: &encoder)
+                unsafe encode(value(content.words, as: type), by: &encoder)
             }
-            return encoded(type(content.kind))
+            return unsafe encoded(type(content.kind))
         }
+    }
+
+    /// Appends a content of one of these types, encoded.
+    static func append(_ content: EntryContent, to bytes: inout [UInt8], by encoder: inout PlainEncoder) {
+        unsafe bytes.append(contentsOf: encode(content, by: &encoder))
     }
 
     private static func encodeNumber(_ value: Any, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
         switch value {
-        case let value as Float: encoder.encode(value)
-        case let value as any FixedWidthInteger & SignedInteger: encoder.encode(Int64(value))
-        case let value as any FixedWidthInteger & UnsignedInteger: encoder.encode(UInt64(value))
+        case let value as Float: unsafe encoder.encode(value)
+        case let value as any FixedWidthInteger & SignedInteger: unsafe encoder.encode(Int64(value))
+        case let value as any FixedWidthInteger & UnsignedInteger: unsafe encoder.encode(UInt64(value))
         default: preconditionFailure("no such type is kept in entries")
         }
     }

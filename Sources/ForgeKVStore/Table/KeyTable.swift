@@ -1,8 +1,14 @@
 import Synchronization
 
+// Memory safety: An entry stays allocated until no reader can have its address (`Reclamation`), and its name never
+// changes. A slot is empty or holds the address of an entry; one writer changes them, atomically.
+
 /// The part of a table that readers use: two addresses, so that a look-up counts no references. Valid for as long as
 /// its ``ValueTable``.
-struct TableView {
+@safe
+struct TableView: @unchecked Sendable {
+    // `@unchecked Sendable`: the addresses are constant, and what they lead to is read and written atomically.
+
     let domain = ReadDomain()
     private let root: UnsafeMutablePointer<Root>
 
@@ -12,26 +18,26 @@ struct TableView {
     }
 
     init(_ array: SlotArray) {
-        root = .allocate(capacity: 1)
-        root.initialize(to: Root(slots: Atomic(array.bits)))
+        unsafe root = .allocate(capacity: 1)
+        unsafe root.initialize(to: Root(slots: Atomic(array.bits)))
     }
 
     /// Frees the slots; no thread may be reading.
     func destroy() {
         array.deallocate()
-        root.deinitialize(count: 1)
-        root.deallocate()
+        unsafe root.deinitialize(count: 1)
+        unsafe root.deallocate()
     }
 
     /// The present slots, for readers inside a critical section and for the writer.
     @inline(__always)
     var array: SlotArray {
-        SlotArray(bits: root.pointee.slots.load(ordering: .sequentiallyConsistent))
+        unsafe SlotArray(bits: root.pointee.slots.load(ordering: .sequentiallyConsistent))
     }
 
     /// Publishes another array; returns the one before for the writer to retire.
     func exchange(_ array: SlotArray) -> SlotArray {
-        SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
+        unsafe SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
     }
 }
 
@@ -48,8 +54,8 @@ struct SlotArray {
 
     /// An empty array of 2 to the power of `exponent` slots.
     init(exponent: Int) {
-        bits = UInt(bitPattern: TableMemory.allocate(MemoryLayout<UInt>.size << exponent)) | UInt(exponent)
-        for index in 0..<count { slot(index).initialize(to: Atomic(0)) }
+        bits = unsafe UInt(bitPattern: TableMemory.allocate(MemoryLayout<UInt>.size << exponent)) | UInt(exponent)
+        for index in 0..<count { unsafe slot(index).initialize(to: Atomic(0)) }
     }
 
     @inline(__always)
@@ -71,7 +77,7 @@ struct SlotArray {
     /// The entry of a name, by its bytes and their hash.
     @inline(__always)
     func find(_ name: UnsafeRawBufferPointer, hash: UInt64) -> KeyEntry? {
-        find(hash: hash) { $0.isNamed(name) }
+        find(hash: hash) { unsafe $0.isNamed(name) }
     }
 
     @inline(__always)
@@ -80,7 +86,7 @@ struct SlotArray {
         let tag = Self.tag(hash)
         var index = Int(truncatingIfNeeded: hash) & mask
         while true {
-            let word = slot(index).pointee.load(ordering: .acquiring)
+            let word = unsafe slot(index).pointee.load(ordering: .acquiring)
             if word == 0 { return nil }
             if word & Self.lowBits == tag {
                 let entry = Self.entry(word)
@@ -93,15 +99,15 @@ struct SlotArray {
     /// The address of the first slot that is probed for a hash.
     @inline(__always)
     func slotAddress(hash: UInt64) -> UnsafeRawPointer {
-        UnsafeRawPointer(slot(Int(truncatingIfNeeded: hash) & (count &- 1)))
+        unsafe UnsafeRawPointer(slot(Int(truncatingIfNeeded: hash) & (count &- 1)))
     }
 
     /// Adds an entry. Precondition: no slot has an entry of this name, and at least one slot is empty.
     func insert(_ entry: KeyEntry, hash: UInt64) {
         let mask = count - 1
         var index = Int(truncatingIfNeeded: hash) & mask
-        while slot(index).pointee.load(ordering: .relaxed) != 0 { index = (index + 1) & mask }
-        slot(index).pointee.store(UInt(bitPattern: entry.address) | Self.tag(hash), ordering: .releasing)
+        while unsafe slot(index).pointee.load(ordering: .relaxed) != 0 { index = (index + 1) & mask }
+        unsafe slot(index).pointee.store(UInt(bitPattern: entry.address) | Self.tag(hash), ordering: .releasing)
     }
 
     /// Calls `body` with every entry, in no particular order.
@@ -110,24 +116,24 @@ struct SlotArray {
     /// Calls `body` with every entry in a range of slots.
     func forEach(in range: Range<Int>, _ body: (KeyEntry) -> Void) {
         for index in range {
-            let word = slot(index).pointee.load(ordering: .acquiring)
+            let word = unsafe slot(index).pointee.load(ordering: .acquiring)
             if word != 0 { body(Self.entry(word)) }
         }
     }
 
     /// Frees the memory.
-    func deallocate() { address.deallocate() }
+    func deallocate() { unsafe address.deallocate() }
 
     /// The memory of the slots.
     @inline(__always)
     var address: UnsafeMutableRawPointer {
         // Never zero.
-        UnsafeMutableRawPointer(bitPattern: bits & ~Self.lowBits).unsafelyUnwrapped
+        unsafe UnsafeMutableRawPointer(bitPattern: bits & ~Self.lowBits).unsafelyUnwrapped
     }
 
     @inline(__always)
     private func slot(_ index: Int) -> UnsafeMutablePointer<Atomic<UInt>> {
-        address.assumingMemoryBound(to: Atomic<UInt>.self) + index
+        unsafe address.assumingMemoryBound(to: Atomic<UInt>.self) + index
     }
 
     /// The tag (fingerprint) is the top bits of a hash; its low bits select the first slot to probe.
@@ -139,7 +145,7 @@ struct SlotArray {
     @inline(__always)
     private static func entry(_ word: UInt) -> KeyEntry {
         // Never zero.
-        KeyEntry(UnsafeMutableRawPointer(bitPattern: word & ~lowBits).unsafelyUnwrapped)
+        unsafe KeyEntry(UnsafeMutableRawPointer(bitPattern: word & ~lowBits).unsafelyUnwrapped)
     }
 }
 
@@ -149,6 +155,7 @@ struct SlotArray {
 /// Under a name of up to 24 bytes all of it is in one line of a cache; otherwise what a reader needs comes first. Only
 /// one writer at a time changes it; readers see by its version, which is odd meanwhile, whether what they have read
 /// belongs together (a sequence lock; Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", 2012).
+@safe
 struct KeyEntry {
     private struct Front: ~Copyable {
         let version = Atomic<UInt32>(0)
@@ -192,48 +199,56 @@ struct KeyEntry {
     /// An entry for a name in memory of its ``size(nameCount:)``; the caller has given up the content.
     init(_ name: UnsafeRawBufferPointer, _ content: EntryContent, at address: UnsafeMutableRawPointer) {
         precondition(MemoryLayout<Front>.size <= Self.frontSize && MemoryLayout<Back>.size <= Self.backSize)
-        self.address = address
+        unsafe self.address = address
         // Names are at most 1,024 bytes long; every write has checked.
-        address.bindMemory(to: Front.self, capacity: 1).initialize(
+        unsafe address.bindMemory(to: Front.self, capacity: 1).initialize(
             to: Front(nameCount: UInt16(name.count), content))
         let size = Self.nameSize(name.count)
         // The last word holds the end of the name, and the zeros behind it.
-        if size > 0 { (address + Self.frontSize + size - 8).storeBytes(of: 0, as: UInt64.self) }
-        UnsafeMutableRawBufferPointer(start: address + Self.frontSize, count: size).copyMemory(from: name)
-        backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back(content))
+        if size > 0 { unsafe (address + Self.frontSize + size - 8).storeBytes(of: 0, as: UInt64.self) }
+        unsafe UnsafeMutableRawBufferPointer(start: address + Self.frontSize, count: size).copyMemory(from: name)
+        unsafe backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back(content))
     }
 
     @inline(__always)
     init(_ address: UnsafeMutableRawPointer) {
-        self.address = address
+        unsafe self.address = address
     }
 
     @inline(__always)
-    private var front: UnsafeMutablePointer<Front> { address.assumingMemoryBound(to: Front.self) }
+    private var front: UnsafeMutablePointer<Front> { unsafe address.assumingMemoryBound(to: Front.self) }
 
-    private var backAddress: UnsafeMutableRawPointer { address + Self.size(nameCount: nameCount) - Self.backSize }
+    private var backAddress: UnsafeMutableRawPointer {
+        unsafe address + Self.size(nameCount: nameCount) - Self.backSize
+    }
 
-    private var back: UnsafeMutablePointer<Back> { backAddress.assumingMemoryBound(to: Back.self) }
+    private var back: UnsafeMutablePointer<Back> { unsafe backAddress.assumingMemoryBound(to: Back.self) }
 
-    var name: KeyName { KeyName(String(decoding: nameBytes, as: UTF8.self)) }
-
-    @inline(__always)
-    var nameCount: Int { Int(front.pointee.nameCount) }
-
-    @inline(__always)
-    func isNamed(_ name: KeyName) -> Bool { name.isEqual(to: address + Self.frontSize, count: nameCount) }
+    var name: KeyName { unsafe KeyName(String(decoding: nameBytes, as: UTF8.self)) }
 
     @inline(__always)
-    func isNamed(_ name: UnsafeRawBufferPointer) -> Bool { nameBytes.isEqual(to: name) }
+    var nameCount: Int { unsafe Int(front.pointee.nameCount) }
+
+    @inline(__always)
+    func isNamed(_ name: KeyName) -> Bool { unsafe name.isEqual(to: address + Self.frontSize, count: nameCount) }
+
+    @inline(__always)
+    func isNamed(_ name: UnsafeRawBufferPointer) -> Bool { unsafe nameBytes.isEqual(to: name) }
 
     /// The hash of the name.
-    var hash: UInt64 { KeyHash.hash(nameBytes) }
+    var hash: UInt64 { unsafe KeyHash.hash(nameBytes) }
 
     /// The name; valid while the entry is.
     @inline(__always)
     var nameBytes: UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
+        unsafe UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }
+
+    /// Appends the bytes of the name.
+    func appendName(to bytes: inout [UInt8]) { unsafe bytes.append(contentsOf: nameBytes) }
+
+    /// What tells the entry from the table's others.
+    var identity: UInt { unsafe UInt(bitPattern: address) }
 
     /// How much memory it takes.
     var sizeInBytes: Int { Self.size(nameCount: nameCount) }
@@ -244,35 +259,35 @@ struct KeyEntry {
 extension KeyEntry {
     /// Values read after this are consistent if ``isStill(_:)`` is true afterwards.
     @inline(__always)
-    var version: UInt32 { front.pointee.version.load(ordering: .acquiring) }
+    var version: UInt32 { unsafe front.pointee.version.load(ordering: .acquiring) }
 
     @inline(__always)
     func isStill(_ version: UInt32) -> Bool {
         atomicMemoryFence(ordering: .acquiring)
-        return version & 1 == 0 && front.pointee.version.load(ordering: .relaxed) == version
+        return unsafe version & 1 == 0 && front.pointee.version.load(ordering: .relaxed) == version
     }
 
     @inline(__always)
-    var kind: UInt8 { front.pointee.kind.load(ordering: .relaxed) }
+    var kind: UInt8 { unsafe front.pointee.kind.load(ordering: .relaxed) }
 
     @inline(__always)
     var words: EntryContent.Words {
-        (front.pointee.first.load(ordering: .relaxed), front.pointee.second.load(ordering: .relaxed))
+        unsafe (front.pointee.first.load(ordering: .relaxed), front.pointee.second.load(ordering: .relaxed))
     }
 
     /// The content: for the writer, and for readers that check ``isStill(_:)`` afterwards.
     var content: EntryContent {
-        EntryContent(
+        unsafe EntryContent(
             kind: kind, words: words, revision: revision,
             encodedSize: Int(back.pointee.encodedSize.load(ordering: .relaxed)))
     }
 
-    var revision: UInt64 { back.pointee.revision.load(ordering: .relaxed) }
+    var revision: UInt64 { unsafe back.pointee.revision.load(ordering: .relaxed) }
 
     /// Records that the value of a revision cannot be read; returns whether that is the first report.
     func report(_ revision: UInt64) -> Bool {
         let mark = Self.mark(revision)
-        return front.pointee.reported.exchange(mark, ordering: .relaxed) != mark
+        return unsafe front.pointee.reported.exchange(mark, ordering: .relaxed) != mark
     }
 
     /// Tells a revision from the next ones, for a reader may be late.
@@ -286,17 +301,17 @@ extension KeyEntry {
     @inline(__always)
     func exchange(_ content: EntryContent) -> EntryContent {
         let old = self.content
-        let back = back
-        let version = front.pointee.version.load(ordering: .relaxed)
-        front.pointee.version.store(version &+ 1, ordering: .relaxed)
+        let back = unsafe back
+        let version = unsafe front.pointee.version.load(ordering: .relaxed)
+        unsafe front.pointee.version.store(version &+ 1, ordering: .relaxed)
         atomicMemoryFence(ordering: .releasing)
-        front.pointee.kind.store(content.kind, ordering: .relaxed)
-        front.pointee.reported.store(0, ordering: .relaxed)
-        front.pointee.first.store(content.words.0, ordering: .relaxed)
-        front.pointee.second.store(content.words.1, ordering: .relaxed)
-        back.pointee.revision.store(content.revision, ordering: .relaxed)
-        back.pointee.encodedSize.store(UInt64(content.encodedSize), ordering: .relaxed)
-        front.pointee.version.store(version &+ 2, ordering: .releasing)
+        unsafe front.pointee.kind.store(content.kind, ordering: .relaxed)
+        unsafe front.pointee.reported.store(0, ordering: .relaxed)
+        unsafe front.pointee.first.store(content.words.0, ordering: .relaxed)
+        unsafe front.pointee.second.store(content.words.1, ordering: .relaxed)
+        unsafe back.pointee.revision.store(content.revision, ordering: .relaxed)
+        unsafe back.pointee.encodedSize.store(UInt64(content.encodedSize), ordering: .relaxed)
+        unsafe front.pointee.version.store(version &+ 2, ordering: .releasing)
         return old
     }
 }

@@ -1,18 +1,22 @@
 import CForgeKVStore
 
+// Memory safety: Memory that a reader may have found is freed only after every reader of that time has left its
+// critical section.
+
 /// The memory and values that a writer has unlinked from a table and keeps until a grace period has passed.
 struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     // Invariant of the unchecked conformance: the records of threads are atomic and never freed.
 
     /// Memory and values that no reader can refer to any more. Destroying this frees them, outside every lock: freeing
     /// a value may run code of its type.
+    @safe
     struct Garbage: ~Copyable, @unchecked Sendable {
         // Invariant of the unchecked conformance: cells are Sendable, and the memory has no other owner.
 
         /// Each owned by this.
-        fileprivate var cells: ContiguousArray<Unmanaged<ValueCell>> = []
+        fileprivate var cells: ContiguousArray<Unmanaged<ValueCell>> = unsafe []
         fileprivate var texts: ContiguousArray<String> = []
-        fileprivate var memory: [UnsafeMutableRawPointer] = []
+        fileprivate var memory: [UnsafeMutableRawPointer] = unsafe []
 
         /// Entries whose value was retired separately.
         fileprivate var entries: [KeyEntry] = []
@@ -23,18 +27,18 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
         }
 
         deinit {
-            for cell in cells { cell.release() }
-            for address in memory { address.deallocate() }
+            unsafe cells.forEach { unsafe $0.release() }
+            unsafe memory.forEach { unsafe $0.deallocate() }
         }
 
-        fileprivate var count: Int { cells.count + texts.count }
+        fileprivate var count: Int { unsafe cells.count + texts.count }
 
-        fileprivate var isEmpty: Bool { count == 0 && memory.isEmpty && entries.isEmpty }
+        fileprivate var isEmpty: Bool { unsafe count == 0 && memory.isEmpty && entries.isEmpty }
 
         /// Called by the writer, under its lock.
         fileprivate mutating func giveBackEntries() {
             for entry in entries {
-                pool.giveBack(entry.address, entry.sizeInBytes)
+                unsafe pool.giveBack(entry.address, entry.sizeInBytes)
             }
             entries = []
         }
@@ -69,9 +73,9 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     /// Takes over the content of an entry that readers do not find any more.
     @inline(__always)
     mutating func retire(_ content: EntryContent) {
-        if let cell = content.ownCell {
+        if let cell = unsafe content.ownCell {
             currentSize += content.encodedSize + ValueCell.overhead
-            current.cells.append(cell)
+            unsafe current.cells.append(cell)
         } else if let text = InlineTypes.text(content) {
             currentSize += content.encodedSize
             current.texts.append(text)
@@ -87,7 +91,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     /// Takes over memory that readers do not find any more. It is large and retired rarely, so it is collected next.
     mutating func retire(_ memory: UnsafeMutableRawPointer, sizeInBytes: Int) {
         currentSize += max(sizeInBytes, Self.batchSize)
-        current.memory.append(memory)
+        unsafe current.memory.append(memory)
     }
 
     /// Whether enough was retired to call ``collect()``.
@@ -137,12 +141,13 @@ struct ReadDomain: Sendable {
     /// Enters a read-side critical section: what is found in a table from now on stays allocated until the section is
     /// left.
     @inline(__always)
-    func enter() -> ReadGuard { ReadGuard(reader: forge_enter(writerFencesReaders)) }
+    func enter() -> ReadGuard { unsafe ReadGuard(reader: forge_enter(writerFencesReaders)) }
 }
 
 /// The threads that were inside a read-side critical section when the grace period began and have not left it since.
+@safe
 struct GracePeriod {
-    private var readers: [(record: UnsafeMutablePointer<forge_reader>, passes: Int)] = []
+    private var readers: [(record: UnsafeMutablePointer<forge_reader>, passes: Int)] = unsafe []
 
     /// A grace period that is over.
     init() {}
@@ -152,20 +157,20 @@ struct GracePeriod {
     static func begin() -> GracePeriod? {
         guard forge_fence_readers() != 0 else { return nil }
         var period = GracePeriod()
-        var next = forge_first_reader()
-        while let record = next {
-            let passes = forge_reader_passes(record)
+        var next = unsafe forge_first_reader()
+        while let record = unsafe next {
+            let passes = unsafe forge_reader_passes(record)
             // Odd inside a section.
-            if passes % 2 == 1 { period.readers.append((record, passes)) }
-            next = record.pointee.next
+            if passes % 2 == 1 { unsafe period.readers.append((record, passes)) }
+            unsafe next = record.pointee.next
         }
         return period
     }
 
     /// Whether all sections that it waits for have been left.
     mutating func isOver() -> Bool {
-        readers.removeAll { forge_reader_passes($0.record) != $0.passes }
-        return readers.isEmpty
+        unsafe readers.removeAll { unsafe forge_reader_passes($0.record) != $0.passes }
+        return unsafe readers.isEmpty
     }
 }
 
@@ -174,22 +179,23 @@ struct GracePeriod {
 /// Numbers and truth values that were read from an entry are plain words and may be used after ``leave()``. What holds
 /// a reference comes out by one of the other methods, all of which copy in `forge_copy_and_leave`; why that is safe is
 /// written there.
+@safe
 struct ReadGuard {
     fileprivate let reader: UnsafeMutablePointer<forge_reader>
 
     @inline(__always)
     init(reader: UnsafeMutablePointer<forge_reader>) {
-        self.reader = reader
+        unsafe self.reader = reader
     }
 
     @inline(__always)
-    func leave() { forge_leave(reader) }
+    func leave() { unsafe forge_leave(reader) }
 
     /// Leaves the section and returns a copy of the text in `words`, as a value of the type `Value`, which is `String`.
     @inline(__always)
     func leave<Value>(copyingText words: EntryContent.Words, as type: Value.Type) -> Value {
         var words = words
-        return copyAndLeave(copyText, &words, reader)
+        return unsafe copyAndLeave(copyText, &words, reader)
     }
 
     /// Leaves with a copy of the value in a ``TypedCell`` of the type `Value`; never nil.
@@ -198,14 +204,14 @@ struct ReadGuard {
     /// the move stalls on the stores that have just been made.
     @inline(never)
     func leave<Value>(copyingValueOf cell: UnsafeRawPointer) -> Value? {
-        let copy: Value = copyAndLeave(copyValue, cell, reader)
+        let copy: Value = unsafe copyAndLeave(copyValue, cell, reader)
         return .some(copy)
     }
 
     /// Leaves with a cell.
     @inline(never)
     func leave(retaining cell: UnsafeRawPointer) -> ValueCell {
-        copyAndLeave(retainCell, cell, reader)
+        unsafe copyAndLeave(retainCell, cell, reader)
     }
 }
 
@@ -221,13 +227,13 @@ private func copyAndLeave<Value>(
 ) -> Value
 
 private func copyText(_ words: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
-    copy.initializeMemory(as: String.self, to: words.load(as: String.self))
+    unsafe copy.initializeMemory(as: String.self, to: words.load(as: String.self))
 }
 
 private func copyValue(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
-    Unmanaged<ValueCell>.fromOpaque(cell)._withUnsafeGuaranteedRef { $0.copyValue(to: copy) }
+    unsafe Unmanaged<ValueCell>.fromOpaque(cell)._withUnsafeGuaranteedRef { unsafe $0.copyValue(to: copy) }
 }
 
 private func retainCell(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
-    copy.initializeMemory(as: ValueCell.self, to: Unmanaged<ValueCell>.fromOpaque(cell).takeUnretainedValue())
+    unsafe copy.initializeMemory(as: ValueCell.self, to: Unmanaged<ValueCell>.fromOpaque(cell).takeUnretainedValue())
 }

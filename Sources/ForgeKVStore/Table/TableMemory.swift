@@ -1,5 +1,8 @@
 import CForgeKVStore
 
+// Memory safety: A pool hands out each piece of memory once, of the requested size at least, until it is given back,
+// and frees it in `deinit`; the owner of an arena's slabs frees these. Only the table's one writer calls.
+
 /// Memory of a table; large pieces are asked for in large pages.
 enum TableMemory {
     /// The size of a large page.
@@ -16,16 +19,17 @@ enum TableMemory {
         guard size >= largePage else { return .allocate(byteCount: size, alignment: 64) }
         let size = (size + largePage - 1) / largePage * largePage
         let address = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: largePage)
-        forge_prefer_large_pages(address, size)
-        return address
+        unsafe forge_prefer_large_pages(address, size)
+        return unsafe address
     }
 }
 
 /// Memory for the entries of a table, many in one piece, so that those that were made together lie together.
+@safe
 final class EntryPool: @unchecked Sendable {
     // Invariant of the unchecked conformance: only the table's one writer uses it, or the deinitializer of the table.
 
-    private var slabs: [UnsafeMutableRawPointer] = []
+    private var slabs: [UnsafeMutableRawPointer] = unsafe []
     private var totalSize = 0
 
     /// The free rest of the last slab.
@@ -34,7 +38,7 @@ final class EntryPool: @unchecked Sendable {
     @exclusivity(unchecked) private var slab: UnsafeMutableRawPointer?
 
     /// Returned memory, by its size.
-    @exclusivity(unchecked) private var free: [[UnsafeMutableRawPointer]] = []
+    @exclusivity(unchecked) private var free: [[UnsafeMutableRawPointer]] = unsafe []
 
     /// A line of a cache: an entry of a name that is not too long takes one.
     static let granularity = 64
@@ -43,35 +47,35 @@ final class EntryPool: @unchecked Sendable {
     @inline(__always)
     func take(_ size: Int) -> UnsafeMutableRawPointer {
         let units = Self.units(size)
-        if units < free.count, let address = free[units].popLast() { return address }
+        if unsafe units < free.count, let address = unsafe free[units].popLast() { return unsafe address }
         let size = units * Self.granularity
-        if end - next < size { addSlab(size) }
-        defer { next += size }
+        if unsafe end - next < size { addSlab(size) }
+        defer { unsafe next += size }
         // There is a slab by now.
-        return slab.unsafelyUnwrapped + next
+        return unsafe slab.unsafelyUnwrapped + next
     }
 
     @inline(never)
     private func addSlab(_ size: Int) {
-        end = max(TableMemory.slabSize(after: totalSize), size)
-        totalSize += end
-        next = 0
-        let address = TableMemory.allocate(end)
-        slabs.append(address)
-        slab = address
+        unsafe end = max(TableMemory.slabSize(after: totalSize), size)
+        unsafe totalSize += end
+        unsafe next = 0
+        let address = unsafe TableMemory.allocate(end)
+        unsafe slabs.append(address)
+        unsafe slab = address
     }
 
     /// Takes memory of so many bytes back.
     func giveBack(_ address: UnsafeMutableRawPointer, _ size: Int) {
         let units = Self.units(size)
-        while free.count <= units { free.append([]) }
-        free[units].append(address)
+        while unsafe free.count <= units { unsafe free.append([]) }
+        unsafe free[units].append(address)
     }
 
     private static func units(_ size: Int) -> Int { (size + granularity - 1) / granularity }
 
     deinit {
-        for slab in slabs { slab.deallocate() }
+        unsafe slabs.forEach { unsafe $0.deallocate() }
     }
 }
 
@@ -79,11 +83,12 @@ final class EntryPool: @unchecked Sendable {
 /// many values.
 ///
 /// A value stays where it is until the arena is emptied or freed, so readers inside a read-side critical section may look at it.
+@safe
 final class ValueArena: @unchecked Sendable {
     // Invariant of the unchecked conformance: it is used by the table's one writer, or when the table is given up. The
     // same invariant makes checks of exclusive access needless, whose cost would slow loading.
 
-    private var slabs: [(address: UnsafeMutableRawPointer, size: Int)] = []
+    private var slabs: [(address: UnsafeMutableRawPointer, size: Int)] = unsafe []
     private var totalSize = 0
     @exclusivity(unchecked) private var next: UnsafeMutableRawPointer?
     @exclusivity(unchecked) private var room = 0
@@ -94,36 +99,36 @@ final class ValueArena: @unchecked Sendable {
     /// A copy of a value of at most ``maximumValueSize`` bytes.
     @inline(__always)
     func copy(_ value: UnsafeRawBufferPointer) -> UnsafeMutableRawPointer {
-        if value.count >= room { addSlab() }
+        if unsafe value.count >= room { addSlab() }
         // There is a slab by now.
-        let address = next.unsafelyUnwrapped
-        if let source = value.baseAddress { address.copyMemory(from: source, byteCount: value.count) }
-        next = address + value.count
-        room -= value.count
-        return address
+        let address = unsafe next.unsafelyUnwrapped
+        if let source = value.baseAddress { unsafe address.copyMemory(from: source, byteCount: value.count) }
+        unsafe next = address + value.count
+        unsafe room -= value.count
+        return unsafe address
     }
 
     @inline(never)
     private func addSlab() {
         let size = TableMemory.slabSize(after: totalSize)
         totalSize += size
-        let address = TableMemory.allocate(size)
-        slabs.append((address, size))
-        next = address
-        room = size
+        let address = unsafe TableMemory.allocate(size)
+        unsafe slabs.append((address, size))
+        unsafe next = address
+        unsafe room = size
     }
 
     /// Gives up all memory, for the caller to free.
     func takeSlabs() -> [(address: UnsafeMutableRawPointer, size: Int)] {
         defer {
-            slabs = []
+            unsafe slabs = []
             totalSize = 0
-            room = 0
+            unsafe room = 0
         }
-        return slabs
+        return unsafe slabs
     }
 
     deinit {
-        for slab in slabs { slab.address.deallocate() }
+        unsafe slabs.forEach { unsafe $0.address.deallocate() }
     }
 }

@@ -22,7 +22,7 @@ final class TableScan: @unchecked Sendable {
     private var replaced = CollectedValues()
 
     /// The entries that the writer has changed or added since the scan began.
-    private var changed: Set<UnsafeMutableRawPointer> = []
+    private var changed: Set<UInt> = []
 
     /// The number of the slots that the position is in; 0 before the first piece.
     private var slots: UInt64 = 0
@@ -80,8 +80,8 @@ final class TableScan: @unchecked Sendable {
         }
         let end = min(position + Self.pieceCount, array.count)
         array.forEach(in: position..<end) { entry in
-            guard entry.revision <= revision, changed.isEmpty || !changed.contains(entry.address),
-                slice?.contains(entry.nameBytes) ?? true
+            guard entry.revision <= revision, changed.isEmpty || !changed.contains(entry.identity),
+                unsafe slice?.contains(entry.nameBytes) ?? true
             else { return }
             found.append(entry, withValue: withValues)
         }
@@ -91,11 +91,11 @@ final class TableScan: @unchecked Sendable {
 
     /// Called by the writer before it changes an entry.
     func keep(_ entry: KeyEntry) {
-        if changed.insert(entry.address).inserted { replaced.append(entry, withValue: withValues) }
+        if changed.insert(entry.identity).inserted { replaced.append(entry, withValue: withValues) }
     }
 
     /// Called by the writer after it has added an entry.
-    func passOver(_ entry: KeyEntry) { changed.insert(entry.address) }
+    func passOver(_ entry: KeyEntry) { changed.insert(entry.identity) }
 
     /// Leaves as few names as are wanted, once there are twice as many.
     private func removeBeyondSlice() {
@@ -108,8 +108,10 @@ final class TableScan: @unchecked Sendable {
         guard let slice else { return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) } }
         // The names that the writer has replaced are those of the whole table.
         return Array(
-            names.filter { $0.utf8.withContiguousStorageIfAvailable { slice.contains(.init($0)) } ?? true }
-                .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.prefix(slice.limit))
+            names.filter {
+                unsafe $0.utf8.withContiguousStorageIfAvailable { unsafe slice.contains(.init($0)) } ?? true
+            }
+            .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.prefix(slice.limit))
     }
 
     /// The names.
@@ -148,8 +150,8 @@ struct NameSlice {
     }
 
     func contains(_ name: UnsafeRawBufferPointer) -> Bool {
-        if let previous, !previous.withUnsafeBytes({ $0.precedes(name) }) { return false }
-        if let last, last.withUnsafeBytes({ $0.precedes(name) }) { return false }
+        if let previous, unsafe !previous.withUnsafeBytes({ unsafe $0.precedes(name) }) { return false }
+        if let last, unsafe last.withUnsafeBytes({ unsafe $0.precedes(name) }) { return false }
         return true
     }
 }
@@ -157,8 +159,8 @@ struct NameSlice {
 extension UnsafeRawBufferPointer {
     /// Whether these bytes come before others.
     fileprivate func precedes(_ other: UnsafeRawBufferPointer) -> Bool {
-        guard let bytes = baseAddress, let others = other.baseAddress else { return isEmpty && !other.isEmpty }
-        let order = memcmp(bytes, others, Swift.min(count, other.count))
+        guard let bytes = baseAddress, let others = other.baseAddress else { return unsafe isEmpty && !other.isEmpty }
+        let order = unsafe memcmp(bytes, others, Swift.min(count, other.count))
         return order == 0 ? count < other.count : order < 0
     }
 }
@@ -224,13 +226,13 @@ extension CollectedValues {
         let content = entry.content
         guard content.kind != EntryContent.emptyKind else { return }
         if !withValue {
-            append(entry.nameBytes, .empty, content.revision)
+            unsafe append(entry.nameBytes, .empty, content.revision)
         } else if content.kind == EntryContent.encoded {
-            append(entry.nameBytes, content.encodedBytes, content.revision)
-        } else if let cell = content.ownCell?.takeUnretainedValue() {
-            append(entry.nameBytes, cell)
+            unsafe append(entry.nameBytes, content.encodedBytes, content.revision)
+        } else if let cell = unsafe content.ownCell?.takeUnretainedValue() {
+            unsafe append(entry.nameBytes, cell)
         } else {
-            append(entry.nameBytes, InlineTypes.encode(content, by: &encoder), content.revision)
+            unsafe append(entry.nameBytes, InlineTypes.encode(content, by: &encoder), content.revision)
         }
     }
 
@@ -238,9 +240,9 @@ extension CollectedValues {
     mutating func append(_ name: UnsafeRawBufferPointer, _ cell: ValueCell) {
         if cell.encodedSize > Self.maximumCopiedSize {
             cells.append(cell)
-            append(name, .empty, cell.revision, valueWord: Self.cellFlag | UInt32(cells.count - 1))
+            unsafe append(name, .empty, cell.revision, valueWord: Self.cellFlag | UInt32(cells.count - 1))
         } else {
-            cell.bytes.withUnsafeBytes { append(name, $0, cell.revision) }
+            unsafe cell.bytes.withUnsafeBytes { unsafe append(name, $0, cell.revision) }
         }
     }
 
@@ -248,11 +250,11 @@ extension CollectedValues {
     mutating func append(_ others: borrowing CollectedValues) {
         var place = others.start
         while let record = others.record(at: place) {
-            others.withBytes(of: record) { name, value in
+            unsafe others.withBytes(of: record) { name, value in
                 if let cell = others.cell(of: record) {
-                    append(name, cell)
+                    unsafe append(name, cell)
                 } else {
-                    append(name, value, record.revision)
+                    unsafe append(name, value, record.revision)
                 }
             }
             place = others.place(after: record)
@@ -260,7 +262,7 @@ extension CollectedValues {
     }
 
     private mutating func append(_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ revision: UInt64) {
-        append(name, value, revision, valueWord: UInt32(value.count))
+        unsafe append(name, value, revision, valueWord: UInt32(value.count))
     }
 
     private mutating func append(
@@ -268,9 +270,11 @@ extension CollectedValues {
     ) {
         makeRoom(Self.headerSize + name.count + value.count)
         let last = blocks.count - 1
-        withUnsafeBytes(of: (revision, UInt32(name.count), valueWord)) { blocks[last].append(contentsOf: $0) }
-        blocks[last].append(contentsOf: name)
-        blocks[last].append(contentsOf: value)
+        unsafe withUnsafeBytes(of: (revision, UInt32(name.count), valueWord)) {
+            unsafe blocks[last].append(contentsOf: $0)
+        }
+        unsafe blocks[last].append(contentsOf: name)
+        unsafe blocks[last].append(contentsOf: value)
         count += 1
     }
 
@@ -292,13 +296,15 @@ extension CollectedValues {
         records.reserveCapacity(self.count)
         forEachRecord { records.append($0) }
         records.sort { first, second in
-            withBytes(of: first) { first, _ in withBytes(of: second) { second, _ in first.precedes(second) } }
+            unsafe withBytes(of: first) { first, _ in
+                unsafe withBytes(of: second) { second, _ in unsafe first.precedes(second) }
+            }
         }
         var kept = CollectedValues()
         for record in records.prefix(count) {
-            withBytes(of: record) { name, _ in kept.append(name, .empty, record.revision) }
+            unsafe withBytes(of: record) { name, _ in unsafe kept.append(name, .empty, record.revision) }
         }
-        let last = records.prefix(count).last.map { withBytes(of: $0) { name, _ in Array(name) } }
+        let last = records.prefix(count).last.map { unsafe withBytes(of: $0) { name, _ in unsafe Array(name) } }
         self = kept
         return last
     }
@@ -323,8 +329,8 @@ extension CollectedValues {
             place = Place(block: place.block + 1, offset: 0)
         }
         guard place.block < blocks.count else { return nil }
-        return blocks[place.block].withUnsafeBytes { bytes in
-            Record(
+        return unsafe blocks[place.block].withUnsafeBytes { bytes in
+            unsafe Record(
                 place: place, revision: bytes.loadUnaligned(fromByteOffset: place.offset, as: UInt64.self),
                 nameCount: Int(bytes.loadUnaligned(fromByteOffset: place.offset + 8, as: UInt32.self)),
                 valueWord: bytes.loadUnaligned(fromByteOffset: place.offset + 12, as: UInt32.self))
@@ -341,10 +347,10 @@ extension CollectedValues {
         of record: Record,
         _ body: (_ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        try blocks[record.place.block].withBytes { (bytes) throws(Failure) in
+        try unsafe blocks[record.place.block].withBytes { (bytes) throws(Failure) in
             let start = record.place.offset + Self.headerSize
             let end = start + record.nameCount
-            return try body(
+            return try unsafe body(
                 UnsafeRawBufferPointer(rebasing: bytes[start..<end]),
                 UnsafeRawBufferPointer(rebasing: bytes[end..<end + record.valueCount]))
         }
@@ -356,11 +362,11 @@ extension CollectedValues {
     }
 
     func name(of record: Record) -> String {
-        withBytes(of: record) { name, _ in String(decoding: name, as: UTF8.self) }
+        unsafe withBytes(of: record) { name, _ in unsafe String(decoding: name, as: UTF8.self) }
     }
 
     func entry(of record: Record) -> KVEntry {
-        let bytes = cell(of: record)?.bytes ?? withBytes(of: record) { _, value in Array(value) }
+        let bytes = unsafe cell(of: record)?.bytes ?? withBytes(of: record) { _, value in unsafe Array(value) }
         return KVEntry(bytes: bytes, revision: record.revision)
     }
 
@@ -380,7 +386,7 @@ extension CollectedValues {
     ///
     /// - Complexity: O(*n* log *n*)
     func forEach<Failure>(
-        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UInt64) throws(Failure) -> Void
+        _ body: (Span<UInt8>, Span<UInt8>, UInt64) throws(Failure) -> Void
     ) throws(Failure) {
         var order: [(revision: UInt64, place: Place)] = []
         order.reserveCapacity(count)
@@ -388,9 +394,15 @@ extension CollectedValues {
         order.sort { $0.revision < $1.revision }
         for (_, place) in order {
             guard let record = record(at: place) else { continue }
-            try withBytes(of: record) { (name, value) throws(Failure) in
-                guard let cell = cell(of: record) else { return try body(name, value, record.revision) }
-                try cell.bytes.withBytes { (value) throws(Failure) in try body(name, value, record.revision) }
+            let block = blocks[record.place.block]
+            let start = record.place.offset + Self.headerSize
+            let end = start + record.nameCount
+            let name = block.span.extracting(start..<end)
+            if let cell = cell(of: record) {
+                let value = cell.bytes
+                try body(name, value.span, record.revision)
+            } else {
+                try body(name, block.span.extracting(end..<end + record.valueCount), record.revision)
             }
         }
     }

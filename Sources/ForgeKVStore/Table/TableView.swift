@@ -1,3 +1,6 @@
+// Memory safety: A cell's address is read inside the critical section that keeps the cell alive, and the section is
+// left only after the copy or the retain.
+
 /// The look-ups of readers, which take no lock: a value is read between two equal versions of its entry, inside a
 /// read-side critical section.
 extension TableView {
@@ -34,7 +37,7 @@ extension TableView {
                 return InlineTypes.value(words, as: Value.self)
             }
             if kind == EntryContent.cell, words.1 != 0, words.1 == CellType.decoded(key).decodedTag {
-                return section.leave(copyingValueOf: EntryContent.cellAddress(words))
+                return unsafe section.leave(copyingValueOf: EntryContent.cellAddress(words))
             }
             if kind == EntryContent.emptyKind {
                 section.leave()
@@ -80,7 +83,7 @@ extension TableView {
     ) -> ValueCell? {
         switch content.kind {
         case EntryContent.cell:
-            return section.leave(retaining: EntryContent.cellAddress(content.words))
+            return unsafe section.leave(retaining: EntryContent.cellAddress(content.words))
         case EntryContent.encoded:
             // The bytes belong to the arena, which may free them once this thread has left.
             let copy = content.copyOfEncodedValue

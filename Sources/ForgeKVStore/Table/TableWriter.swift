@@ -1,7 +1,11 @@
 import CForgeKVStore
 import Synchronization
 
+// Memory safety: There is one writer at a time. Memory from the pool and the arena is filled before it is published,
+// and retired, not freed, when it is replaced. Pool and arena live as long as the table that holds them.
+
 /// The only type that changes a table. The caller serializes its use by a lock.
+@safe
 struct TableWriter: ~Copyable, Sendable {
     let table: ValueTable
 
@@ -27,8 +31,8 @@ struct TableWriter: ~Copyable, Sendable {
 
     init(_ table: ValueTable) {
         self.table = table
-        pool = .passUnretained(table.pool)
-        arena = .passUnretained(table.arena)
+        unsafe pool = .passUnretained(table.pool)
+        unsafe arena = .passUnretained(table.arena)
         reclamation = DeferredReclamation(table.pool)
     }
 
@@ -47,15 +51,15 @@ struct TableWriter: ~Copyable, Sendable {
         if let entry {
             replace(entry, by: content)
         } else {
-            name.withBytes { insert(content, $0, hash: name.hash) }
+            unsafe name.withBytes { unsafe insert(content, $0, hash: name.hash) }
         }
     }
 
     @inline(never)
     mutating func insert(_ content: EntryContent, _ name: UnsafeRawBufferPointer, hash: UInt64) {
         makeRoom()
-        let memory = pool._withUnsafeGuaranteedRef { $0.take(KeyEntry.size(nameCount: name.count)) }
-        let entry = KeyEntry(name, content, at: memory)
+        let memory = unsafe pool._withUnsafeGuaranteedRef { unsafe $0.take(KeyEntry.size(nameCount: name.count)) }
+        let entry = unsafe KeyEntry(name, content, at: memory)
         table.view.array.insert(entry, hash: hash)
         if !scans.isEmpty { for scan in scans { scan.passOver(entry) } }
         usedCount += 1
@@ -76,8 +80,8 @@ struct TableWriter: ~Copyable, Sendable {
             reclamation.retire(entry.exchange(.empty))
             reclamation.retire(entry)
         }
-        reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
-        for slab in table.arena.takeSlabs() { reclamation.retire(slab.address, sizeInBytes: slab.size) }
+        unsafe reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
+        unsafe table.arena.takeSlabs().forEach { unsafe reclamation.retire($0.address, sizeInBytes: $0.size) }
         usedCount = 0
         count = 0
         liveBytes = 0
@@ -111,7 +115,7 @@ struct TableWriter: ~Copyable, Sendable {
 
     /// Whether an entry still holds the encoded value of a cell.
     private static func holds(_ content: EntryContent, _ cell: ValueCell) -> Bool {
-        content.kind == EntryContent.encoded
+        unsafe content.kind == EntryContent.encoded
             ? content.revision == cell.revision : content.ownCell?.takeUnretainedValue() === cell
     }
 
@@ -139,7 +143,7 @@ struct TableWriter: ~Copyable, Sendable {
         }
         _ = table.view.exchange(larger)
         arrayNumber += 1
-        reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
+        unsafe reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
     }
 
     /// The exponent of the slot count for `count` names: they fill at most two fifths, so a table that was two thirds
@@ -222,26 +226,26 @@ extension TableWriter {
             name = change.name.lowerBound &+ offset..<change.name.upperBound &+ offset
             value = change.value.map { $0.lowerBound &+ offset..<$0.upperBound &+ offset }
             self.revision = revision
-            hash = bytes.extracting(name).withUnsafeBytes { KeyHash.hash($0) }
+            hash = unsafe bytes.extracting(name).withUnsafeBytes { unsafe KeyHash.hash($0) }
         }
     }
 
     /// Begins to fetch the slot of a change's name, whose place in memory is arbitrary.
     @inline(__always)
     func prefetching(_ change: LoadedChange) -> LoadedChange {
-        forge_prefetch(table.view.array.slotAddress(hash: change.hash))
+        unsafe forge_prefetch(table.view.array.slotAddress(hash: change.hash))
         return change
     }
 
     /// Applies changes in order.
     mutating func load(_ changes: [LoadedChange], of bytes: Span<UInt8>) {
-        bytes.withUnsafeBytes { bytes in
+        unsafe bytes.withUnsafeBytes { bytes in
             for change in changes {
-                let name = UnsafeRawBufferPointer(rebasing: bytes[change.name])
+                let name = unsafe UnsafeRawBufferPointer(rebasing: bytes[change.name])
                 if let value = change.value {
-                    load(UnsafeRawBufferPointer(rebasing: bytes[value]), name, change)
+                    unsafe load(UnsafeRawBufferPointer(rebasing: bytes[value]), name, change)
                 } else {
-                    unload(name, change)
+                    unsafe unload(name, change)
                 }
             }
         }
@@ -253,51 +257,60 @@ extension TableWriter {
         _ value: UnsafeRawBufferPointer, _ name: UnsafeRawBufferPointer, _ change: LoadedChange
     ) {
         guard value.count <= ValueArena.maximumValueSize else {
-            return store(
+            return unsafe store(
                 EncodedCell(Array(value), revision: change.revision), KeyName(String(decoding: name, as: UTF8.self)))
         }
-        guard let entry = table.view.array.find(name, hash: change.hash) else {
-            return insert(
+        guard let entry = unsafe table.view.array.find(name, hash: change.hash) else {
+            return unsafe insert(
                 EntryContent(encoded: copy(value), count: value.count, revision: change.revision), name,
                 hash: change.hash)
         }
-        overwrite(entry, value, change.revision)
+        unsafe overwrite(entry, value, change.revision)
     }
 
     @inline(__always)
     private func copy(_ value: UnsafeRawBufferPointer) -> UnsafeMutableRawPointer {
-        arena._withUnsafeGuaranteedRef { $0.copy(value) }
+        unsafe arena._withUnsafeGuaranteedRef { unsafe $0.copy(value) }
     }
 
     @inline(never)
     private mutating func overwrite(_ entry: KeyEntry, _ value: UnsafeRawBufferPointer, _ revision: UInt64) {
         let old = entry.content
         // The place of the old value is used again if it is large enough: there are no readers yet.
-        if old.kind == EntryContent.encoded, old.encodedCapacity >= value.count, let place = old.encodedAddress {
-            UnsafeMutableRawBufferPointer(start: place, count: value.count).copyMemory(from: value)
+        if old.kind == EntryContent.encoded, old.encodedCapacity >= value.count, let place = unsafe old.encodedAddress {
+            unsafe UnsafeMutableRawBufferPointer(start: place, count: value.count).copyMemory(from: value)
             replace(entry, by: old.reusingPlace(count: value.count, revision: revision))
         } else {
-            replace(entry, by: EntryContent(encoded: copy(value), count: value.count, revision: revision))
+            unsafe replace(entry, by: EntryContent(encoded: copy(value), count: value.count, revision: revision))
         }
     }
 
     @inline(never)
     private mutating func unload(_ name: UnsafeRawBufferPointer, _ change: LoadedChange) {
-        if let entry = table.view.array.find(name, hash: change.hash) { replace(entry, by: .empty) }
+        if let entry = unsafe table.view.array.find(name, hash: change.hash) { replace(entry, by: .empty) }
     }
 
     /// Stores a value in the arena, like loading, but safe beside readers: the bytes of an old value are not
     /// overwritten.
-    mutating func store(_ value: UnsafeRawBufferPointer, revision: UInt64, named name: UnsafeRawBufferPointer) {
-        let hash = KeyHash.hash(name)
+    mutating func store(_ value: [UInt8], revision: UInt64, named name: String) {
+        var name = name
+        name.withUTF8 { name in
+            unsafe value.withUnsafeBytes {
+                unsafe store($0, revision: revision, named: UnsafeRawBufferPointer(name))
+            }
+        }
+    }
+
+    private mutating func store(_ value: UnsafeRawBufferPointer, revision: UInt64, named name: UnsafeRawBufferPointer) {
+        let hash = unsafe KeyHash.hash(name)
         let content =
-            value.count <= ValueArena.maximumValueSize
+            unsafe value.count <= ValueArena.maximumValueSize
             ? EntryContent(encoded: copy(value), count: value.count, revision: revision)
             : EntryContent(EncodedCell(Array(value), revision: revision))
-        if let entry = table.view.array.find(name, hash: hash) {
+        if let entry = unsafe table.view.array.find(name, hash: hash) {
             replace(entry, by: content)
         } else {
-            insert(content, name, hash: hash)
+            unsafe insert(content, name, hash: hash)
         }
     }
 

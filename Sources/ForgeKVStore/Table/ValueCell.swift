@@ -1,6 +1,9 @@
 import ForgeCoding
 import Foundation
 
+// Memory safety: The bytes of a short value are in the cell itself, of which `encodedSize` count. Memory for a copy
+// has the type that the caller has compared with the cell's.
+
 /// A value in a table, with the revision of the write that stored it. It never changes: a new value is a new cell.
 class ValueCell: @unchecked Sendable {
     // Invariant of the unchecked conformance: all that the subclasses hold is immutable and Sendable.
@@ -48,7 +51,7 @@ class EncodedCell: ValueCell, @unchecked Sendable {
 
     /// A cell with a copy of bytes.
     static func copying(_ bytes: UnsafeRawBufferPointer, revision: UInt64, type: CellType) -> EncodedCell {
-        bytes.count <= ShortEncodedCell.capacity
+        unsafe bytes.count <= ShortEncodedCell.capacity
             ? ShortEncodedCell(bytes, revision: revision, type: type)
             : EncodedCell(Array(bytes), revision: revision, type: type)
     }
@@ -69,12 +72,12 @@ private final class ShortEncodedCell: EncodedCell, @unchecked Sendable {
     /// - Precondition: There are no more bytes than the ``capacity``.
     init(_ bytes: UnsafeRawBufferPointer, revision: UInt64, type: CellType) {
         var content: Content = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        withUnsafeMutableBytes(of: &content) { $0.copyMemory(from: bytes) }
+        unsafe withUnsafeMutableBytes(of: &content) { unsafe $0.copyMemory(from: bytes) }
         self.content = content
         super.init(size: bytes.count, revision: revision, type: type)
     }
 
-    override var bytes: [UInt8] { withUnsafeBytes(of: content) { Array($0.prefix(encodedSize)) } }
+    override var bytes: [UInt8] { unsafe withUnsafeBytes(of: content) { unsafe Array($0.prefix(encodedSize)) } }
 }
 
 /// A decoded value of one type.
@@ -93,7 +96,7 @@ final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable
     override var bytes: [UInt8] { source.bytes }
 
     override func copyValue(to memory: UnsafeMutableRawPointer) {
-        memory.assumingMemoryBound(to: Value.self).initialize(to: value)
+        unsafe memory.assumingMemoryBound(to: Value.self).initialize(to: value)
     }
 }
 

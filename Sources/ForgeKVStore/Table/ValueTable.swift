@@ -1,6 +1,9 @@
 import ForgeCoding
 import Synchronization
 
+// Memory safety: A cell stays alive while the writer, which alone removes it, looks at it. A schema has the type of
+// its key, which is that of the `WrittenAs`.
+
 /// The values of a store by name; a read of a decoded value takes no lock.
 ///
 /// A hash table with open addressing. One writer at a time (``TableWriter``) changes its slots, entries and cells,
@@ -126,8 +129,8 @@ enum OverwritePolicy {
     static func unverified(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
         guard let entry, entry.kind != EntryContent.emptyKind else { return nil }
         let content = entry.content
-        guard let cell = content.ownCell else { return type.isKind(content.kind) ? nil : content.asCell }
-        return cell._withUnsafeGuaranteedRef { $0.type.isSame(as: type) } ? nil : content.asCell
+        guard let cell = unsafe content.ownCell else { return type.isKind(content.kind) ? nil : content.asCell }
+        return unsafe cell._withUnsafeGuaranteedRef { $0.type.isSame(as: type) } ? nil : content.asCell
     }
 
     /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.
@@ -172,7 +175,7 @@ private protocol Written: Sendable {
 
 private enum WrittenAs<Value: Codable & Sendable>: Written {
     static func canRead(_ bytes: [UInt8], _ name: KeyName, _ schema: AnyObject?) -> Bool {
-        let schema = schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) }
+        let schema = schema.map { unsafe unsafeDowncast($0, to: KVSchema<Value>.self) }
         return OverwritePolicy.isReadable(bytes, as: KVKey(name, schema))
     }
 }

@@ -62,9 +62,9 @@ package struct CacheFile: Sendable {
         rest.append(littleEndian: 0 as UInt32)
         rest += key + (tag ?? [])
         var checksum = CRC32C()
-        start.withUnsafeBytes { checksum.update($0) }
-        rest.withUnsafeBytes { checksum.update($0) }
-        payload?.withUnsafeBytes { checksum.update($0) }
+        checksum.update(start)
+        checksum.update(rest)
+        if let payload { checksum.update(payload) }
         start.append(littleEndian: checksum.value)
         return start + rest
     }
@@ -73,41 +73,26 @@ package struct CacheFile: Sendable {
     ///
     /// - Throws: ``Damage``.
     package init(_ content: [UInt8], key: String) throws(Damage) {
-        let parsed = content.withUnsafeBytes { Self.parse($0, key) }
-        self = try parsed.get()
-    }
-
-    private static func parse(_ bytes: UnsafeRawBufferPointer, _ key: String) -> Result<CacheFile, Damage> {
-        func number<Number: FixedWidthInteger>(_ offset: Int, as _: Number.Type) -> Number {
-            Number(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Number.self))
-        }
-        guard bytes.starts(with: magic) else { return .failure(.foreign) }
-        guard bytes.count >= headerLength else { return .failure(.checksum) }
-        let version = number(8, as: UInt32.self)
-        guard version <= Self.version else { return .failure(.newerVersion(version)) }
+        guard content.starts(with: Self.magic) else { throw .foreign }
+        guard content.count >= Self.headerLength else { throw .checksum }
+        let version: UInt32 = content.littleEndian(at: 8)
+        guard version <= Self.version else { throw .newerVersion(version) }
         var checksum = CRC32C()
-        checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<12]))
-        checksum.update(UnsafeRawBufferPointer(rebasing: bytes[16...]))
-        guard checksum.value == number(12, as: UInt32.self) else { return .failure(.checksum) }
-        let flags = number(24, as: UInt32.self)
-        let keyEnd = headerLength + Int(number(28, as: UInt32.self))
-        let tagEnd = keyEnd + Int(number(32, as: UInt32.self))
-        guard tagEnd <= bytes.count, flags & ~3 == 0, number(36, as: UInt32.self) == 0,
+        checksum.update(content[..<12])
+        checksum.update(content[16...])
+        guard checksum.value == content.littleEndian(at: 12, as: UInt32.self) else { throw .checksum }
+        let flags: UInt32 = content.littleEndian(at: 24)
+        let keyEnd = Self.headerLength + Int(content.littleEndian(at: 28, as: UInt32.self))
+        let tagEnd = keyEnd + Int(content.littleEndian(at: 32, as: UInt32.self))
+        guard tagEnd <= content.count, flags & ~3 == 0, content.littleEndian(at: 36, as: UInt32.self) == 0,
             flags & 2 != 0 || tagEnd == keyEnd,
-            let tag = String(validating: bytes[keyEnd..<tagEnd], as: UTF8.self)
-        else { return .failure(.checksum) }
-        guard bytes[headerLength..<keyEnd].elementsEqual(key.utf8) else { return .failure(.otherKey) }
-        let expiry = number(16, as: Int64.self)
-        return .success(
-            CacheFile(
-                key: key, tag: flags & 2 == 0 ? nil : tag,
-                expiry: expiry == .max ? nil : expiry, payload: flags & 1 == 0 ? Data(bytes[tagEnd...]) : nil))
-    }
-}
-
-extension [UInt8] {
-    fileprivate mutating func append(littleEndian number: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: number.littleEndian) { append(contentsOf: $0) }
+            let tag = String(validating: content[keyEnd..<tagEnd], as: UTF8.self)
+        else { throw .checksum }
+        guard content[Self.headerLength..<keyEnd].elementsEqual(key.utf8) else { throw .otherKey }
+        let expiry: Int64 = content.littleEndian(at: 16)
+        self.init(
+            key: key, tag: flags & 2 == 0 ? nil : tag,
+            expiry: expiry == .max ? nil : expiry, payload: flags & 1 == 0 ? Data(content[tagEnd...]) : nil)
     }
 }
 

@@ -46,11 +46,8 @@ package struct EvictionQueue<Key: Hashable & Sendable, Payload: Sendable>: Senda
     package mutating func hit(_ key: Key) -> (payload: Payload, hash: Int)? {
         guard let place = places[key] else { return nil }
         useCount &+= 1
-        return nodes.withUnsafeMutableBufferPointer { nodes in
-            nodes[place].isUsed = true
-            if nodes[place].useCount < FrequencySketch.maximum { nodes[place].useCount &+= 1 }
-            return nodes[place].payload.map { ($0, nodes[place].hash) }
-        }
+        nodes[place].use()
+        return nodes[place].payload.map { ($0, nodes[place].hash) }
     }
 
     /// Inserts an entry, or replaces the one of its key; counts as a use.
@@ -159,6 +156,11 @@ extension EvictionQueue {
         /// The places of the neighbours; -1 at the ends.
         var newer = -1
         var older = -1
+
+        mutating func use() {
+            isUsed = true
+            if useCount < FrequencySketch.maximum { useCount &+= 1 }
+        }
     }
 
     private struct Queue {

@@ -1,6 +1,9 @@
 import Foundation
 import Synchronization
 
+// Memory safety: The bytes of a key are compared and hashed in the closure that provides them; both keys have the
+// same length there.
+
 /// A cache in memory, with limits in bytes and entries that every insertion keeps.
 ///
 /// Which entry is evicted depends on what had more hits recently: how often keys are used, or when they were used last.
@@ -161,21 +164,21 @@ struct CacheKey: Hashable, Sendable {
     }
 
     static func == (left: CacheKey, right: CacheKey) -> Bool {
-        left.string.utf8.count == right.string.utf8.count
+        unsafe left.string.utf8.count == right.string.utf8.count
             && left.withBytes { left in
-                right.withBytes { right in
+                unsafe right.withBytes { right in
                     guard let first = left.baseAddress, let second = right.baseAddress else { return true }
-                    return memcmp(first, second, left.count) == 0
+                    return unsafe memcmp(first, second, left.count) == 0
                 }
             }
     }
 
     func hash(into hasher: inout Hasher) {
-        withBytes { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+        unsafe withBytes { unsafe hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
     }
 
     private func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
-        if let result = string.utf8.withContiguousStorageIfAvailable(body) { return result }
+        if let result = unsafe string.utf8.withContiguousStorageIfAvailable(body) { return result }
         var copy = string
         return copy.withUTF8(body)
     }

@@ -19,29 +19,29 @@ package enum ImageFile {
         let payload = try ValueCoder().encode(image)
         var content = Data(capacity: headerLength + payload.count)
         content.append(contentsOf: magic)
-        withUnsafeBytes(of: version.littleEndian) { content.append(contentsOf: $0) }
+        content.append(contentsOf: version.littleEndianBytes)
         var checksum = CRC32C()
-        content.withUnsafeBytes { checksum.update($0) }
-        payload.withUnsafeBytes { checksum.update($0) }
-        withUnsafeBytes(of: checksum.value.littleEndian) { content.append(contentsOf: $0) }
+        checksum.update(content)
+        checksum.update(payload)
+        content.append(contentsOf: checksum.value.littleEndianBytes)
         content.append(contentsOf: payload)
         return content
     }
 
     package static func image(in content: Data) throws -> CachedImage {
         if content.first == UInt8(ascii: "{") { return try imageInJSON(content) }
-        return try content.withUnsafeBytes { bytes in
-            guard bytes.count >= headerLength, bytes.starts(with: magic) else { throw ImageFileDamage.foreign }
-            let version = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: magic.count, as: UInt32.self))
-            guard version <= Self.version else { throw ImageFileDamage.newerVersion(version) }
-            let payload = UnsafeRawBufferPointer(rebasing: bytes[headerLength...])
-            var checksum = CRC32C()
-            checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<checksumOffset]))
-            checksum.update(payload)
-            let stored = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: checksumOffset, as: UInt32.self))
-            guard checksum.value == stored else { throw ImageFileDamage.checksum }
-            return try ValueCoder().decode(CachedImage.self, from: Array(payload))
+        let header = [UInt8](content.prefix(headerLength))
+        guard header.count == headerLength, header.starts(with: magic) else { throw ImageFileDamage.foreign }
+        let version: UInt32 = header.littleEndian(at: magic.count)
+        guard version <= Self.version else { throw ImageFileDamage.newerVersion(version) }
+        let payload = [UInt8](content.dropFirst(headerLength))
+        var checksum = CRC32C()
+        checksum.update(header[..<checksumOffset])
+        checksum.update(payload)
+        guard checksum.value == header.littleEndian(at: checksumOffset, as: UInt32.self) else {
+            throw ImageFileDamage.checksum
         }
+        return try ValueCoder().decode(CachedImage.self, from: payload)
     }
 
     /// Decodes an image that a cache of JSON files has written with `JSONEncoder`.

@@ -3,6 +3,8 @@ import ForgeFileSystem
 import Foundation
 import Synchronization
 
+// Memory safety: Only the task of a check uses its subject until it ends.
+
 /// A promise of a protocol, as a value that any test framework, or none, can check.
 ///
 /// ```swift
@@ -68,7 +70,7 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
         // Only the task of the check uses the subject until it ends.
         nonisolated(unsafe) let subject = subject
         let place = await StartingChecks.shared.takePlace()
-        let failure = await CheckRun.failure(within: limit, on: clock) { [body] in try await body(subject) }
+        let failure = await CheckRun.failure(within: limit, on: clock) { [body] in try await unsafe body(subject) }
         place.giveBack()
         switch failure {
         case nil: return
@@ -237,6 +239,15 @@ private final class ThreadsOfChecks: TaskExecutor {
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         // A serial queue gets a thread at once, however many are blocked; a concurrent one waits for a free processor.
-        DispatchQueue(label: "ConformanceCheck").async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        DispatchQueue(label: "ConformanceCheck").async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+}
+
+/// Calls `body` in a task that is cancelled already.
+func inCancelledTask(_ body: @escaping @Sendable () async throws -> Void) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+        group.cancelAll()
+        group.addTask { try await body() }
+        try await group.waitForAll()
     }
 }

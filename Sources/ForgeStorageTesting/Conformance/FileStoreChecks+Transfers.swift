@@ -162,14 +162,6 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Calls `body` in a task that is cancelled already.
-    static func inCancelledTask(_ body: @escaping @Sendable () async throws -> Void) async throws {
-        try await Task {
-            withUnsafeCurrentTask { $0?.cancel() }
-            try await body()
-        }.value
-    }
-
     /// Calls `body` with a file in a temporary directory, which is removed afterwards.
     static func withSource(_ content: Data, _ body: (URL) async throws -> Void) async throws {
         let directory = FileManager.default.temporaryDirectory

@@ -229,9 +229,7 @@ extension ConformanceChecks {
                     expected += [UInt8](repeating: 0, count: offset + piece.count - expected.count)
                 }
                 expected.replaceSubrange(offset..<offset + piece.count, with: piece)
-                try piece.withUnsafeBytes { (bytes) throws in
-                    try tree.fileSystem.writeFully(descriptor, from: bytes, at: Int64(offset))
-                }
+                try tree.fileSystem.writeBytes(piece, to: descriptor, at: Int64(offset))
                 if step % 7 == 6 {
                     let size = expected.count * 2 / 3
                     expected.removeLast(expected.count - size)

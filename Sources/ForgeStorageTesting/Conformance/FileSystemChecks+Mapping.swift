@@ -233,11 +233,11 @@ extension FileSystemFixture {
     }
 
     func store(_ text: String, at offset: Int, in mapping: FileMapping) {
-        var text = text
-        text.withUTF8 { mapping.store(UnsafeRawBufferPointer($0), at: offset) }
+        let bytes = Array(text.utf8)
+        mapping.store(bytes.span, at: offset)
     }
 
     func load(_ range: Range<Int>, of mapping: FileMapping) -> String {
-        mapping.withUnsafeBytes(range) { String(decoding: $0, as: UTF8.self) }
+        String(decoding: mapping.copy(of: range), as: UTF8.self)
     }
 }

@@ -118,16 +118,15 @@ struct FileSystemFixture {
 
     @discardableResult
     func write(_ descriptor: Descriptor, _ content: String, at offset: Int64? = nil) throws -> Int {
-        var content = content
-        return try content.withUTF8 { bytes in
-            try fileSystem.write(descriptor, from: UnsafeRawBufferPointer(bytes), at: offset)
-        }
+        let bytes = Array(content.utf8)
+        return try fileSystem.write(descriptor, from: bytes.span, at: offset)
     }
 
     func read(_ descriptor: Descriptor, _ count: Int = 64, at offset: Int64? = nil) throws -> String {
-        var bytes = [UInt8](repeating: 0, count: count)
-        let done = try bytes.withUnsafeMutableBytes { try fileSystem.read(descriptor, into: $0, at: offset) }
-        return String(decoding: bytes[..<done], as: UTF8.self)
+        let bytes = try [UInt8](capacity: count) { (buffer) throws(FileSystemError) in
+            _ = try fileSystem.read(descriptor, into: &buffer, at: offset)
+        }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     func content(_ name: String) throws -> String {

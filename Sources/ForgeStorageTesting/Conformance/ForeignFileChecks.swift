@@ -318,7 +318,7 @@ package struct OwnerlessJournal {
 
     private static func checksum(of bytes: [UInt8]) -> [UInt8] {
         var checksum = CRC32C()
-        bytes.withUnsafeBytes { checksum.update($0) }
-        return withUnsafeBytes(of: checksum.value.littleEndian) { Array($0) }
+        checksum.update(bytes)
+        return checksum.value.littleEndianBytes
     }
 }

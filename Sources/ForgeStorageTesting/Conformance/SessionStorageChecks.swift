@@ -1,5 +1,7 @@
 public import ForgeStorage
 
+// Memory safety: One thread uses the storage and its manager.
+
 /// A new, empty asynchronous session storage and what the checks do with it.
 public struct AsyncSessionStorageUnderTest: Sendable {
     /// The storage.
@@ -265,7 +267,7 @@ extension ConformanceChecks {
     where Storage.User == ConformanceUser {
         // Only one thread uses both.
         nonisolated(unsafe) let shared = storage
-        let manager = SessionManager(storage: shared)
+        let manager = unsafe SessionManager(storage: shared)
         try expectEqual(try manager.loadUser(), nil, "the manager's user at first")
         try manager.saveUser(john)
         try expectEqual(try storage.loadUser(), john, "the storage's user after the manager saved one")

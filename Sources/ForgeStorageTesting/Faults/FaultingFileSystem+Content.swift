@@ -1,6 +1,9 @@
 public import ForgeFileSystem
 public import SystemPackage
 
+// Memory safety: Buffers are passed on for the time of the call, and every part is cut with a checked range. The
+// address of a mapping is valid for its lifetime.
+
 extension FaultingFileSystem {
     public func read(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
@@ -12,12 +15,12 @@ extension FaultingFileSystem {
             call.target.readByteCount = buffer.count
         } _: { (state, call) throws(FileSystemError) in
             let position = call.decision.corruptions.isEmpty ? offset : offset ?? currentOffset(descriptor)
-            let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
-            let count = try base.read(descriptor, into: limited, at: offset)
+            let limited = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
+            let count = try unsafe base.read(descriptor, into: limited, at: offset)
             call.record.transferredCount = count
             if let position {
-                let bytes = UnsafeMutableRawBufferPointer(rebasing: limited.prefix(count))
-                corrupt(bytes, at: position, of: descriptor, &call, state)
+                let bytes = unsafe UnsafeMutableRawBufferPointer(rebasing: limited.prefix(count))
+                unsafe corrupt(bytes, at: position, of: descriptor, &call, state)
             }
             return count
         }
@@ -35,11 +38,11 @@ extension FaultingFileSystem {
         } _: { (state, call) throws(FileSystemError) in
             let size = lookUp(descriptor)?.sizeInBytes
             let position = offset ?? currentOffset(descriptor)
-            let limited = UnsafeRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
+            let limited = unsafe UnsafeRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
             // A range past the largest offset is refused by the base.
             let (end, overflows) = position.addingReportingOverflow(Int64(limited.count))
             if !overflows { keepStaleSectors(call, position..<end, &state) }
-            let count = try base.write(descriptor, from: limited, at: offset)
+            let count = try unsafe base.write(descriptor, from: limited, at: offset)
             call.record.sizeBefore = size
             call.record.position = position
             if call.file?.appends == true, let grown = lookUp(descriptor)?.sizeInBytes, grown != size {
@@ -171,14 +174,14 @@ extension FaultingFileSystem {
             switch corruption {
             case .flippedBit(let offset, let bit):
                 changed = offset >= position && offset < position + Int64(bytes.count)
-                if changed { bytes[Int(offset - position)] ^= 1 << UInt8(bit & 7) }
+                if changed { unsafe bytes[Int(offset - position)] ^= 1 << UInt8(bit & 7) }
             case .zeroedSector(let sector):
-                changed = overlay([], sector, on: bytes, at: position)
+                changed = unsafe overlay([], sector, on: bytes, at: position)
             case .staleSector(let sector):
                 guard let old = call.file.flatMap({ state.staleSectors[$0.identity]?[sector] }) else { continue }
-                changed = overlay(old, sector, on: bytes, at: position)
+                changed = unsafe overlay(old, sector, on: bytes, at: position)
             case .misdirectedSector(let sector, from: let other):
-                changed = overlay(self.sector(other, of: descriptor), sector, on: bytes, at: position)
+                changed = unsafe overlay(self.sector(other, of: descriptor), sector, on: bytes, at: position)
             }
             guard changed else { continue }
             plan.corruptionFired(rule)
@@ -196,7 +199,7 @@ extension FaultingFileSystem {
         let range = (start..<start + Self.sectorSize).clamped(to: position..<position + Int64(bytes.count))
         for place in range {
             let index = Int(place - start)
-            bytes[Int(place - position)] = index < content.count ? content[index] : 0
+            unsafe bytes[Int(place - position)] = index < content.count ? content[index] : 0
         }
         return !range.isEmpty
     }
@@ -207,8 +210,8 @@ extension FaultingFileSystem {
         guard !overflows else { return [] }
         var content = [UInt8](repeating: 0, count: Int(Self.sectorSize))
         do {
-            let count = try content.withUnsafeMutableBytes { buffer in
-                try base.readFully(descriptor, into: buffer, at: start)
+            let count = try unsafe content.withUnsafeMutableBytes { buffer in
+                try unsafe base.readFully(descriptor, into: buffer, at: start)
             }
             return Array(content[..<count])
         } catch {
@@ -253,8 +256,8 @@ extension FaultingFileSystem {
         } _: { (state, call) throws(FileSystemError) in
             let mapping = try base.map(descriptor, at: offset, count: count)
             let owner = MappingOwner(fileSystem: self, file: call.file, offset: offset, process: state.processCount)
-            return FileMapping(
-                watching: mapping, load: nil, store: { owner.store($1, at: $2, in: $0) },
+            return unsafe FileMapping(
+                watching: mapping, load: nil, store: { unsafe owner.store($1, at: $2, in: $0) },
                 writeBack: { (mapping) throws(FileSystemError) in try owner.writeBack(mapping) })
         }
     }
@@ -277,7 +280,7 @@ private struct MappingOwner: Sendable {
                 call.target.mutates = true
             } _: { (state, call) throws(FileSystemError) in
                 try requireProcess(.store, state)
-                mapping.store(bytes, at: place)
+                unsafe mapping.store(bytes, at: place)
             }
         } catch {
             // A store fails only after a crash, when no caller is left.
@@ -328,15 +331,16 @@ extension FileMapping {
         store: (@Sendable (FileMapping, UnsafeRawBufferPointer, Int) -> Void)? = nil,
         writeBack: (@Sendable (FileMapping) throws(FileSystemError) -> Void)? = nil
     ) {
-        self.init(WatchedMemory(base, load: load, store: store, writeBack: writeBack), count: base.count)
+        unsafe self.init(WatchedMemory(base, load: load, store: store, writeBack: writeBack), count: base.count)
     }
 
     /// The bytes of a range, valid while the mapping lives.
     package func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer {
-        withUnsafeBytes(range) { $0 }
+        unsafe withUnsafeBytes(range) { unsafe $0 }
     }
 }
 
+@safe
 private final class WatchedMemory: MappedMemory {
     private let base: FileMapping
     private let load: (@Sendable (FileMapping, Range<Int>) -> UnsafeRawBufferPointer)?
@@ -349,18 +353,18 @@ private final class WatchedMemory: MappedMemory {
         writeBack: (@Sendable (FileMapping) throws(FileSystemError) -> Void)?
     ) {
         self.base = base
-        self.load = load
-        storing = store
+        unsafe self.load = load
+        unsafe storing = store
         writingBack = writeBack
     }
 
     func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer {
-        load?(base, range) ?? base.bytes(in: range)
+        unsafe load?(base, range) ?? base.bytes(in: range)
     }
 
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
-        guard let storing else { return base.store(bytes, at: offset) }
-        storing(base, bytes, offset)
+        guard let storing = unsafe storing else { return unsafe base.store(bytes, at: offset) }
+        unsafe storing(base, bytes, offset)
     }
 
     var hasFaulted: Bool { base.hasFaulted }

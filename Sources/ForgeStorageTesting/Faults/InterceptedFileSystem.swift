@@ -3,6 +3,8 @@ package import ForgeFileSystem
 import Foundation
 package import SystemPackage
 
+// Memory safety: Buffers are passed on for the time of the call.
+
 /// Passes every call to a closure before forwarding it; an error of the closure replaces the call.
 package struct InterceptedFileSystem<Base: POSIXFileSystem>: InterceptingFileSystem {
     package typealias Call = InterceptedCall
@@ -121,14 +123,14 @@ extension InterceptingFileSystem {
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
         try pass(.read, descriptor)
-        return try forwarded.read(descriptor, into: buffer, at: offset)
+        return try unsafe forwarded.read(descriptor, into: buffer, at: offset)
     }
 
     package func write(
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
         try pass(.write, descriptor)
-        return try forwarded.write(descriptor, from: buffer, at: offset)
+        return try unsafe forwarded.write(descriptor, from: buffer, at: offset)
     }
 
     package func copyRange(
@@ -166,7 +168,7 @@ extension InterceptingFileSystem {
         _ descriptor: Descriptor, at offset: Int64, count: Int
     ) throws(FileSystemError) -> FileMapping {
         try pass(.map, descriptor)
-        return FileMapping(
+        return unsafe FileMapping(
             watching: try forwarded.map(descriptor, at: offset, count: count),
             writeBack: { [self] (mapping) throws(FileSystemError) in
                 try pass(.writeBack, descriptor)

@@ -61,15 +61,13 @@ public struct PathGlob: Hashable, Sendable {
     ///
     /// - Complexity: O(length of the path · length of the pattern).
     public func matches(_ path: POSIXPath) -> Bool {
-        path.withUnsafeBytes { bytes in
-            var states = [Bool](repeating: false, count: steps.count + 1)
-            states[0] = true
-            advance(&states)
-            for byte in bytes {
-                states = self.states(after: byte, from: states)
-            }
-            return states[steps.count]
+        var states = [Bool](repeating: false, count: steps.count + 1)
+        states[0] = true
+        advance(&states)
+        for byte in path.bytes {
+            states = self.states(after: byte, from: states)
         }
+        return states[steps.count]
     }
 
     private func states(after byte: UInt8, from states: [Bool]) -> [Bool] {

@@ -19,7 +19,7 @@ struct FileReplacementCrashTests {
             try fileSystem.withDirectory("/d") { (directory) throws(FileSystemError) in
                 try Self.new.withUnsafeBytes { bytes -> Result<Void, FileSystemError> in
                     Result { () throws(FileSystemError) in
-                        try fileSystem.replaceFile("f", at: directory, with: bytes, mode, durability: durability)
+                        try fileSystem.replaceFile("f", at: directory, with: bytes.bytes, mode, durability: durability)
                     }
                 }.get()
             }
@@ -79,9 +79,11 @@ struct FileReplacementCrashTests {
         func perform(on store: StoreDirectory) throws {
             switch self {
             case .save(let key, let letter):
-                try letters(letter, 1300).withUnsafeBytes { try store.replace(RelativeKey(key), with: $0) }
+                try letters(letter, 1300).withUnsafeBytes { try store.replace(RelativeKey(key), with: $0.bytes) }
             case .create(let key, let letter):
-                try letters(letter, 1300).withUnsafeBytes { try store.replace(RelativeKey(key), with: $0, .exclusive) }
+                try letters(letter, 1300).withUnsafeBytes {
+                    try store.replace(RelativeKey(key), with: $0.bytes, .exclusive)
+                }
             case .remove(let key): try store.unlink(RelativeKey(key))
             case .removeTree(let key): try store.removeTree(RelativeKey(key))
             case .removeAll: try store.removeAll()

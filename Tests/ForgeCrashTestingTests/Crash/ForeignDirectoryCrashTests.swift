@@ -23,11 +23,11 @@ struct ForeignDirectoryCrashTests {
         try await forEachCrash { fileSystem, run in
             let store = try StoreDirectory("/store", on: fileSystem)
             let key = try RelativeKey("d/x")
-            try [UInt8]([1]).withUnsafeBytes { try store.replace(key, with: $0) }
+            try [UInt8]([1]).withUnsafeBytes { try store.replace(key, with: $0.bytes) }
             try fileSystem.unlink("/store/d/x")
             try fileSystem.removeDirectory("/store/d")
             try fileSystem.createDirectory("/store/d")
-            try [UInt8]([2]).withUnsafeBytes { try store.replace(key, with: $0) }
+            try [UInt8]([2]).withUnsafeBytes { try store.replace(key, with: $0.bytes) }
             run.acknowledge("saved")
         } recover: { fileSystem, crash in
             guard !crash.acknowledged.isEmpty else { return }

@@ -54,7 +54,7 @@ final class VaultPlace: Sendable {
             var failure: FileSystemError?
             bytes.withUnsafeBytes { buffer in
                 do throws(FileSystemError) {
-                    try fileSystem.replaceFile("app.vault", at: parent, with: buffer, permissions: permissions)
+                    try fileSystem.replaceFile("app.vault", at: parent, with: buffer.bytes, permissions: permissions)
                 } catch {
                     failure = error
                 }
