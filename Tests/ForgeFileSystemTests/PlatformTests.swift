@@ -3,6 +3,7 @@ import ForgeStorageTesting
 import Foundation
 import SystemPackage
 import Testing
+
 @testable import ForgeFileSystem
 
 /// What differs on Apple's platforms, as far as it does not need one of them.

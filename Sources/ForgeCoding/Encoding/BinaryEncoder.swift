@@ -53,3 +53,131 @@ public struct BinaryEncoder: Sendable {
         if let failure = sink.failure { throw failure }
     }
 }
+
+/// Encodes a map as a keyed container.
+struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
+    let node: EncodingNode
+
+    var codingPath: [any CodingKey] { node.codingPath }
+
+    func encodeNil(forKey key: Key) throws {
+        guard try node.acceptsWrite(.keyed) else { return }
+        _ = node.beginEntry(key)
+        node.sink.appendNull()
+        node.endEntry()
+    }
+
+    @inline(__always)
+    func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws { try encodeAny(value, key) }
+
+    // The protocol has a default for these two, which would take the place of the generic method.
+    func encode(_ value: Int128, forKey key: Key) throws { try encodeAny(value, key) }
+
+    func encode(_ value: UInt128, forKey key: Key) throws { try encodeAny(value, key) }
+
+    @inline(__always)
+    private func encodeAny<Value: Encodable>(_ value: Value, _ key: Key) throws {
+        guard try node.acceptsWrite(.keyed) else { return }
+        let entry = node.beginEntry(key)
+        do {
+            try node.encode(value, step: .key(key), entry: entry)
+        } catch {
+            node.replaced = nil
+            throw error
+        }
+        node.endEntry()
+    }
+
+    func nestedContainer<NestedKey: CodingKey>(
+        keyedBy keyType: NestedKey.Type, forKey key: Key
+    ) -> KeyedEncodingContainer<NestedKey> {
+        KeyedEncodingContainer(KeyedEncoding<NestedKey>(node: nested(.keyed, key)))
+    }
+
+    func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
+        UnkeyedEncoding(node: nested(.unkeyed, key))
+    }
+
+    func superEncoder() -> any Encoder { deferredNode(SuperKey(), isSuper: true) }
+
+    func superEncoder(forKey key: Key) -> any Encoder { deferredNode(key, isSuper: true) }
+
+    private func nested(_ form: EncodingNode.Form, _ key: Key) -> EncodingNode {
+        deferredNode(key, isSuper: false).opened(form)
+    }
+
+    private func deferredNode(_ key: some CodingKey, isSuper: Bool) -> EncodingNode {
+        guard node.state == .active else { return node.closedContainer(.nothing) }
+        return node.deferEntry(key, isSuper: isSuper)
+    }
+}
+
+/// Encodes an array as an unkeyed container.
+struct UnkeyedEncoding: UnkeyedEncodingContainer {
+    let node: EncodingNode
+
+    var codingPath: [any CodingKey] { node.codingPath }
+
+    var count: Int { node.count }
+
+    func encodeNil() throws {
+        guard try node.acceptsWrite(.unkeyed) else { return }
+        node.sink.appendNull()
+        node.countEntry()
+    }
+
+    @inline(__always)
+    func encode<Value: Encodable>(_ value: Value) throws { try encodeAny(value) }
+
+    func encode(_ value: Int128) throws { try encodeAny(value) }
+
+    func encode(_ value: UInt128) throws { try encodeAny(value) }
+
+    @inline(__always)
+    private func encodeAny<Value: Encodable>(_ value: Value) throws {
+        guard try node.acceptsWrite(.unkeyed) else { return }
+        try node.encode(value, step: .index(node.count), entry: node.sink.count)
+        node.countEntry()
+    }
+
+    func nestedContainer<NestedKey: CodingKey>(
+        keyedBy keyType: NestedKey.Type
+    ) -> KeyedEncodingContainer<NestedKey> {
+        KeyedEncodingContainer(KeyedEncoding<NestedKey>(node: deferredNode().opened(.keyed)))
+    }
+
+    func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer {
+        UnkeyedEncoding(node: deferredNode().opened(.unkeyed))
+    }
+
+    func superEncoder() -> any Encoder { deferredNode() }
+
+    private func deferredNode() -> EncodingNode {
+        guard node.state == .active else { return node.closedContainer(.nothing) }
+        let child = node.deferContainer(.index(node.count))
+        node.countEntry()
+        return child
+    }
+}
+
+/// The single-value container of an item.
+struct SingleValueEncoding: SingleValueEncodingContainer {
+    let node: EncodingNode
+
+    var codingPath: [any CodingKey] { node.codingPath }
+
+    func encodeNil() throws { try node.encodeNilInPlace() }
+
+    @inline(__always)
+    func encode<Value: Encodable>(_ value: Value) throws { try encodeAny(value) }
+
+    func encode(_ value: Int128) throws { try encodeAny(value) }
+
+    func encode(_ value: UInt128) throws { try encodeAny(value) }
+
+    @inline(__always)
+    private func encodeAny<Value: Encodable>(_ value: Value) throws {
+        guard try node.acceptsWrite(node.form) else { return }
+        try node.encodeInPlace(value)
+    }
+}

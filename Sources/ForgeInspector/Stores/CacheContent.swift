@@ -1,6 +1,40 @@
-import ForgeStorage
-import Foundation
+public import ForgeStorage
+public import Foundation
 import SystemPackage
+
+/// A cache of this process, whose hit rates an ``Inspector`` shows.
+///
+/// A cache counts its hits in memory and writes the counts nowhere, so the hit rates of a cache are known only inside
+/// the process that uses it. An app shows its own by registering its caches:
+///
+/// ```swift
+/// import ForgeStorage
+///
+/// let directory = URL(fileURLWithPath: "my-app-data/pages")
+/// let pages = try BoundedCache<Data>(directory: directory)
+/// let inspector = try Inspector(URL(fileURLWithPath: "my-app-data"))
+/// inspector.register(InspectedCache("pages", directory: directory) { pages.statistics })
+/// ```
+public struct InspectedCache: Sendable {
+    /// The name that the page shows.
+    public var name: String
+
+    /// The directory of the cache, at whose entries the page shows the hit rates too; nil for a cache in memory.
+    public var directory: URL?
+
+    /// The present statistics; called for every refresh of the page.
+    public var statistics: @Sendable () -> CacheStatistics
+
+    /// Creates the description of a cache.
+    ///
+    /// - Parameters:
+    ///   - name: The name that the page shows.
+    ///   - directory: The directory of the cache; nil for a cache in memory.
+    ///   - statistics: The present statistics, such as `BoundedCache.statistics`.
+    public init(_ name: String, directory: URL? = nil, statistics: @escaping @Sendable () -> CacheStatistics) {
+        (self.name, self.directory, self.statistics) = (name, directory, statistics)
+    }
+}
 
 /// The entries of a cache on disk, the most recently modified first.
 struct CacheContent: Encodable, Sendable {
@@ -47,4 +81,32 @@ struct CacheContent: Encodable, Sendable {
 
 extension FileTime {
     var secondsSince1970: Double { Double(seconds) + Double(nanoseconds) / 1e9 }
+}
+
+/// The statistics of a cache of this process.
+struct CacheHits: Encodable, Sendable {
+    /// A directory while it exists.
+    struct Place: Hashable, Sendable {
+        var device: UInt64
+        var inode: UInt64
+
+        init(_ status: FileStatus) { (device, inode) = (status.device, status.inode) }
+    }
+
+    var name: String
+    var memoryHits: Int
+    var memoryMisses: Int
+    var diskHits: Int
+    var staleDiskHits: Int
+    var misses: Int
+    var evictions: Int
+
+    init(_ cache: InspectedCache) {
+        let statistics = cache.statistics()
+        name = cache.name
+        (memoryHits, memoryMisses) = (statistics.memory.hitCount, statistics.memory.missCount)
+        (diskHits, staleDiskHits) = (statistics.diskHitCount, statistics.staleDiskHitCount)
+        misses = statistics.missCount
+        evictions = statistics.diskEvictionCount + statistics.memory.evictionCount
+    }
 }

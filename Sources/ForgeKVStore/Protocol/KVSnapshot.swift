@@ -1,3 +1,6 @@
+// Memory safety: The bytes of a name are compared and copied in the closure that provides them. The snapshot owns the
+// values that its index refers to, and no longer changes them.
+
 /// All names and values of a store at one instant.
 ///
 /// Names are compared byte by byte, as keys are. It takes a little more memory than its names and encoded values have bytes;

@@ -1,6 +1,9 @@
 import ForgeCoding
 import Foundation
 
+// Memory safety: The bytes of an entry are copied under the writer's lock, which keeps the entry. A record lies in one
+// block as a whole, and begins with the lengths of its parts.
+
 /// A list of the names or values of a table as they are at one moment, collected in pieces beside its writer.
 ///
 /// Each piece looks at a few slots under the writer's lock. What the writer replaces or removes between the first piece
