@@ -122,3 +122,142 @@ import Testing
         }
     }
 }
+
+@Suite("Trees and JSON text") struct CodedValueTests {
+    static let accepted: [(String, CodedValue)] = [
+        ("null", .null), (" true\n", .bool(true)), ("false", .bool(false)), ("0", .integer(0)), ("-7", .integer(-7)),
+        ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
+        ("9223372036854775808", .unsigned(1 << 63)),
+        ("18446744073709551616", .tagged(2, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0]))),
+        ("-18446744073709551617", .tagged(3, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0]))),
+        ("-18446744073709551616", .tagged(3, .bytes(Array(repeating: 255, count: 8)))),
+        ("1.5", .double(1.5)), ("1e2", .double(100)), ("-1E-2", .double(-0.01)), ("1e+2", .double(100)),
+        ("1" + String(repeating: "0", count: 60), .double(1e60)), ("\"\"", .string("")),
+        (#""a\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00ü""#, .string("a\"\\/\u{8}\u{c}\n\r\tä😀ü")),
+        ("[]", .array([])), ("[1, [2] ]", .array([.integer(1), .array([.integer(2)])])), ("{ }", .map([])),
+        (
+            #"{"b" : 1, "a":{}}"#,
+            .map([.init(.string("b"), .integer(1)), .init(.string("a"), .map([]))])
+        ),
+    ]
+
+    @Test("a tree round-trips through JSON text and through bytes", arguments: accepted.indices)
+    func parses(_ index: Int) throws {
+        let (text, tree) = Self.accepted[index]
+        #expect(try CodedValue(json: text) == tree)
+        #expect(try CodedValue(decoding: tree.encoded()) == tree)
+        #expect(try CodedValue(json: tree.json()) == tree)
+        #expect(try CodedValue(json: tree.json(prettyPrinted: true)) == tree)
+    }
+
+    @Test("a bignum that is not a byte string is refused")
+    func invalidBignum() {
+        #expect(throws: CodingFailure.self) { try CodedValue(decoding: [0xC3, 0xA0]) }
+    }
+
+    @Test("minus zero keeps its sign")
+    func minusZero() throws {
+        guard case .double(let value) = try CodedValue(json: "-0") else { throw CodingFailure(.decode, .truncated) }
+        #expect(value.sign == .minus && value == 0)
+    }
+
+    @Test(
+        "text that is not JSON is refused",
+        arguments: [
+            "", " ", "nul", "nulL", "tru", "01", "-", "+1", "1.", ".5", "1e", "1e999", "\"", "\"a", #""\"#, #""\x""#,
+            #""\u12""#,
+            #""\u12g4""#, #""\ud800""#, #""\ud800\u0041""#, #""\udc00""#, #""\ud800x""#, "\"\n\"", "[", "[1", "[1,",
+            "[1,]", "[,1]",
+            "[1 2]", "{", "{1:2}", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{\"a\" 1}",
+            "{\"a\":1 \"b\":2}",
+            "{\"a\":1,\"a\":2}", "1 2", "[1]]", "'a'", "NaN", "Infinity", "/**/1",
+            String(repeating: "[", count: 100_000),
+            String(repeating: "{\"a\":", count: 100_000), #""\u"#, "\u{feff}", "\u{feff}\u{feff}1", "1\u{feff}",
+            "[\u{feff}1]", "1e-400", "-1e-99999999999999999999", "1e400",
+        ])
+    func refuses(_ text: String) {
+        #expect(throws: CodingFailure.self) { try CodedValue(json: text) }
+    }
+
+    @Test("a byte order mark is ignored at the start of a text")
+    func byteOrderMark() throws {
+        #expect(try CodedValue(json: "\u{feff} [1]") == .array([.integer(1)]))
+        #expect(try JSONMembers("\u{feff}{\"a\":1}", levels: 64).members.map(\.name) == ["a"])
+    }
+
+    @Test("an integer of up to 128 bits is formatted as its digits")
+    func wideIntegers() throws {
+        for text in [
+            "340282366920938463463374607431768211455", "-340282366920938463463374607431768211455",
+            "-170141183460469231731687303715884105729", "18446744073709551616", "-18446744073709551617",
+        ] {
+            #expect(try CodedValue(json: text).json() == text)
+        }
+        let lowest = CodedValue.tagged(3, .bytes(Array(repeating: 255, count: 16)))
+        #expect(try lowest.json() == "-340282366920938463463374607431768211456")
+    }
+
+    @Test("a stored value is formatted without its type")
+    func shows() throws {
+        let tree = try CodedValue(decoding: ValueEnvelope(decoding: ValueCoder().encode(Settings())))
+        #expect(tree["theme"] == .string("dark") && tree["missing"] == nil && tree["theme"]?["x"] == nil)
+        #expect(try tree["data"]?.json() == #""AP8=""#)
+        #expect(try tree["date"]?.json() == #""2001-01-01T00:00:00.100Z""#)
+        #expect(try tree["url"]?.json() == #""file:///a%20b/c""#)
+        #expect(try tree["id"]?.json() == #""01020304-0506-0708-090A-0B0C0D0E0F10""#)
+        #expect(try tree["float"]?.json() == "0.1")
+        #expect(
+            try tree["nested"]?.json(prettyPrinted: true)
+                == "[\n  {\n    \"k\": [\n      1.0,\n      null\n    ]\n  }\n]")
+        #expect(try tree["positions"]?.json() == #"[{"x":1.5,"y":-0.25},{"x":"Infinity","y":0.0}]"#)
+    }
+
+    static let shown: [(CodedValue, String)] = [
+        (.float(-.infinity), #""-Infinity""#), (.double(.nan), #""NaN""#), (.unsigned(.max), "18446744073709551615"),
+        (.simple(23), "null"), (.simple(16), #"{"@simple":16}"#), (.string("\u{1}\u{7f}"), #""\u0001\u007f""#),
+        (.tagged(99, .integer(1)), #"{"@tag":99,"@value":1}"#), (.tagged(2, .string("x")), #"{"@tag":2,"@value":"x"}"#),
+        (.tagged(4, .array([.integer(-2), .integer(314)])), "3.14"),
+        (.tagged(37, .bytes([1])), #"{"@tag":37,"@value":"AQ=="}"#),
+        (.tagged(2, .bytes(Array(repeating: 255, count: 17))), #"{"@tag":2,"@value":"//////////////////////8="}"#),
+        (.tagged(3, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0])), "-18446744073709551617"),
+        (.map([.init(.integer(1), .bool(true))]), #"{"1":true}"#), (.map([]), "{}"), (.array([]), "[]"),
+        (.date(Date(timeIntervalSinceReferenceDate: 1e20)), "1e+20"),
+        (.date(.distantPast), #""0001-01-01T00:00:00.000Z""#),
+    ]
+
+    @Test("values that JSON cannot represent have a text form", arguments: shown.indices)
+    func showsOddities(_ index: Int) throws {
+        let (tree, text) = Self.shown[index]
+        #expect(try tree.json() == text)
+    }
+
+    @Test("a map with a container as a key has no JSON text", .timeLimit(.minutes(10)))
+    func containerKeys() throws {
+        func nested(_ levels: Int) -> CodedValue {
+            (0..<levels).reduce(.integer(1)) { key, _ in .map([.init(key, .integer(2))]) }
+        }
+        #expect(try nested(1).json() == #"{"1":2}"#)
+        try #require(throws: CodingFailure.self) { try nested(2).json() }
+        #expect(throws: CodingFailure.self) { try nested(60).json() }
+        for key: CodedValue in [.array([]), .tagged(99, .integer(1)), .simple(16)] {
+            #expect(throws: CodingFailure.self) { try CodedValue.map([.init(key, .null)]).json() }
+        }
+    }
+
+    @Test("a map with two keys of one JSON text has none")
+    func equalMembers() {
+        let tree = CodedValue.map([.init(.integer(1), .null), .init(.string("1"), .null)])
+        #expect(throws: CodingFailure.self) { try tree.json() }
+    }
+
+    @Test("a tree that is too deep to decode is not encoded")
+    func limits() throws {
+        var deep = CodedValue.integer(1)
+        for _ in 0..<64 { deep = .array([deep]) }
+        _ = try CodedValue(decoding: deep.encoded())
+        #expect(throws: CodingFailure.self) { try CodedValue.array([deep]).encoded() }
+        #expect(throws: CodingFailure.self) { try CodedValue.map([.init(.null, deep)]).encoded() }
+        #expect(throws: CodingFailure.self) { try CodedValue.tagged(9, deep).encoded() }
+        #expect(try CodedValue.simple(30).encoded() == [0xF7])
+    }
+}

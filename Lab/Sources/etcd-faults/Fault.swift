@@ -1,5 +1,6 @@
 import EtcdServers
 import Foundation
+import Histories
 
 /// A fault that is injected into a cluster while clients use it.
 enum Fault: String, CaseIterable, Sendable {
@@ -78,5 +79,146 @@ enum Fault: String, CaseIterable, Sendable {
         try cluster.freeDisks()
         try await cluster.start()
         return "disk-full: \(ended) of \(members.count) ended"
+    }
+}
+
+/// Maintenance of a cluster through the gateways of its members.
+struct Quota {
+    private let cluster: EtcdCluster
+
+    /// A key outside of the names of any store.
+    private static let key = Data("filler".utf8).base64EncodedString()
+
+    init(_ cluster: EtcdCluster) {
+        self.cluster = cluster
+    }
+
+    /// Writes until the database exceeds its quota, waits, and makes room again.
+    func exceed(for duration: Duration) async throws {
+        let value = Data(repeating: 1, count: 512 << 10).base64EncodedString()
+        let gateway = Gateway(cluster.endpoints[0])
+        var isExceeded = false
+        // Twice what fits.
+        for _ in 0..<(2 * Fault.quotaInBytes / (512 << 10)) where !isExceeded {
+            do {
+                try await gateway.post("/v3/kv/put", #"{"key":"\#(Self.key)","value":"\#(value)"}"#)
+            } catch let error as Gateway.Refused {
+                isExceeded = error.answer.contains("space exceeded")
+            }
+        }
+        guard isExceeded else { throw NotExceeded() }
+        try await Task.sleep(for: duration)
+        try await gateway.post("/v3/kv/deleterange", #"{"key":"\#(Self.key)"}"#)
+        try await compact()
+        for endpoint in cluster.endpoints { try await Gateway(endpoint).post("/v3/maintenance/defragment", "{}") }
+        // Each member has raised an alarm of its own.
+        let alarms = try JSONDecoder().decode(
+            Alarms.self, from: Data(try await gateway.post("/v3/maintenance/alarm", #"{"action":"GET"}"#).utf8))
+        for alarm in alarms.alarms ?? [] {
+            try await gateway.post(
+                "/v3/maintenance/alarm",
+                #"{"action":"DEACTIVATE","memberID":"\#(alarm.memberID)","alarm":"\#(alarm.alarm)"}"#)
+        }
+    }
+
+    struct NotExceeded: Error {}
+
+    private struct Alarms: Decodable {
+        struct Alarm: Decodable {
+            var memberID: String
+            var alarm: String
+        }
+
+        var alarms: [Alarm]?
+    }
+
+    /// Removes all revisions before the present one.
+    func compact() async throws {
+        let gateway = Gateway(cluster.endpoints.randomElement() ?? cluster.endpoints[0])
+        let answer = try await gateway.post("/v3/kv/range", #"{"key":"\#(Self.key)"}"#)
+        let range = try JSONDecoder().decode(Range.self, from: Data(answer.utf8))
+        do {
+            try await gateway.post("/v3/kv/compaction", #"{"revision":"\#(range.header.revision)","physical":true}"#)
+        } catch let error as Gateway.Refused where error.answer.contains("compacted") {}
+    }
+
+    private struct Range: Decodable {
+        struct Header: Decodable {
+            var revision: String
+        }
+
+        var header: Header
+    }
+}
+
+/// The sums over all runs with one fault.
+struct FaultTally: Sendable {
+    static let header =
+        "fault                        runs  operations  answered   failed  unknown  parts  search  changes  resyncs"
+        + "  violations  undecided"
+
+    private(set) var runs = 0
+    private var counts = HistoryRecorder.Counts()
+    private var partitions = 0
+    private var largestSearch = 0
+    private var changes = 0
+    private var resyncs = 0
+    private(set) var happened: [String: Int] = [:]
+    var violations: [String] = []
+    var undecided: [String] = []
+
+    var operations: Int { counts.all }
+
+    mutating func note(_ happened: String) {
+        runs += 1
+        self.happened[happened, default: 0] += 1
+    }
+
+    mutating func add(_ counts: HistoryRecorder.Counts) {
+        self.counts.answered += counts.answered
+        self.counts.failed += counts.failed
+        self.counts.unknown += counts.unknown
+    }
+
+    mutating func add(_ report: HistoryChecker.Report) {
+        partitions += report.partitions
+        largestSearch = max(largestSearch, report.largestSearch)
+        violations += report.violations
+        undecided += report.undecided
+    }
+
+    mutating func add(_ watches: [WatchRecorder], of history: [HistoryOperation]) {
+        var checker = WatchChecker(history)
+        let events = watches.map(\.events)
+        checker.check(events)
+        violations += checker.violations
+        let count = events.joined().count { $0 == .resync }
+        resyncs += count
+        changes += events.joined().count - count
+    }
+
+    mutating func add(_ other: FaultTally) {
+        runs += other.runs
+        add(other.counts)
+        partitions += other.partitions
+        largestSearch = max(largestSearch, other.largestSearch)
+        changes += other.changes
+        resyncs += other.resyncs
+        happened.merge(other.happened, uniquingKeysWith: +)
+        violations += other.violations
+        undecided += other.undecided
+    }
+
+    func row(_ name: String) -> String {
+        func column(_ value: Int, _ width: Int) -> String {
+            let text = String(value)
+            return String(repeating: " ", count: max(0, width - text.count)) + text
+        }
+        let columns = [
+            column(runs, 5), column(operations, 10), column(counts.answered, 8), column(counts.failed, 7),
+            column(counts.unknown, 7), column(partitions, 5), column(largestSearch, 6), column(changes, 7),
+            column(resyncs, 7), column(violations.count, 10), column(undecided.count, 9),
+        ]
+        return name + String(repeating: " ", count: max(0, 28 - name.count)) + columns.joined(separator: "  ")
     }
 }

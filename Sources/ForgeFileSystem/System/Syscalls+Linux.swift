@@ -232,7 +232,8 @@ private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [Dire
             let record = unsafe UnsafeRawPointer(buffer + position)
             unsafe position += Int(record.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
             let start = unsafe record + 19
-            let bytes = unsafe UnsafeRawBufferPointer(start: start, count: strlen(start.assumingMemoryBound(to: CChar.self)))
+            let bytes = unsafe UnsafeRawBufferPointer(
+                start: start, count: strlen(start.assumingMemoryBound(to: CChar.self)))
             if bytes.count <= 2, unsafe bytes.allSatisfy({ $0 == dot }) { continue }
             let name = unsafe POSIXPath(bytes)
             unsafe entries.append(

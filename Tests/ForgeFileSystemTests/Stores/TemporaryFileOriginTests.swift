@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import SystemPackage
 import Testing
 
 @Suite("The origin of a temporary file")
@@ -58,5 +59,210 @@ struct TemporaryFileOriginTests {
         #expect(Set(watched.log.records.map(\.operation)).isSubset(of: allowed))
         _ = try StoreDirectory(root, on: memory)
         #expect(!memory.fileExists(atPath: "/store/#journal-1"))
+    }
+}
+
+@Suite("A journal without an owner")
+struct OwnerlessJournalTests {
+    private let memory = InMemoryFileSystem()
+    private let root: POSIXPath = "/store"
+
+    init() throws {
+        try memory.createDirectory(root)
+    }
+
+    private func plant(_ name: POSIXPath, in directory: POSIXPath) throws -> POSIXPath {
+        let path = directory.appending(name)
+        try memory.write(Data("x".utf8), to: URL(path))
+        return path
+    }
+
+    private func save(_ key: String, in store: StoreDirectory) throws {
+        let key = try RelativeKey(key)
+        try withBytes(of: Data("x".utf8)) { (bytes) throws(FileSystemError) in try store.replace(key, with: bytes) }
+    }
+
+    private func isThere(_ path: POSIXPath) -> Bool { memory.fileExists(atPath: String(path)) }
+
+    @Test(
+        "does not prevent writes by a path that is not a valid key",
+        arguments: [
+            "a\0b", POSIXPath([UInt8](repeating: 0x61, count: 256)), POSIXPath([0xff]), "..", "/", "d/", "d/../d",
+            "d//e", POSIXPath([UInt8](repeating: 0x2f, count: 1500)), "link", "file", "missing",
+        ])
+    func unusualPath(_ recorded: POSIXPath) throws {
+        try memory.makeDirectories("/store/d")
+        try memory.createSymbolicLink("/store/link", to: "/store/d")
+        _ = try plant("file", in: root)
+        let journal = OwnerlessJournal([recorded, "d"])
+        let leftovers = [
+            try plant(journal.name("#tmp-", slot: 0), in: "/store/d"),
+            try plant(journal.name("#tmp-", slot: 0), in: "/"),
+        ]
+        let own = try plant(journal.name("#tmp-", slot: 1), in: "/store/d")
+        try journal.write(in: root, on: memory)
+        let store = try StoreDirectory(root, on: memory)
+        for key in ["a", "d/b"] { try save(key, in: store) }
+        for path in leftovers { #expect(isThere(path)) }
+        #expect(!isThere(own))
+    }
+
+    @Test(
+        "does not prevent writes by a path that the file system refuses",
+        arguments: [Errno.invalidArgument, .fileNameTooLong, .notPermitted])
+    func refusedPath(_ errno: Errno) throws {
+        try OwnerlessJournal(["strange"]).write(in: root, on: memory)
+        let refusing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .open, call.path == "strange" { throw FileSystemError(.open, errno) }
+        }
+        _ = try StoreDirectory(root, on: refusing)
+    }
+
+    @Test("does not reach into other stores", arguments: ["#lock", "#lock-vaults", "#journal-0", "#journal-9"])
+    func otherStores(_ marker: POSIXPath) throws {
+        try memory.makeDirectories("/store/a/b/c")
+        _ = try plant(marker, in: "/store/a/b")
+        let journal = OwnerlessJournal(["a", "a/b", "a/b/c"])
+        let own = try plant(journal.name("#tmp-", slot: 0), in: "/store/a")
+        var kept: [POSIXPath] = []
+        for (slot, directory) in [(1, "/store/a/b"), (2, "/store/a/b/c")] as [(Int, POSIXPath)] {
+            kept.append(try plant(journal.name("#tmp-", slot: slot), in: directory))
+            let trash = directory.appending(journal.name("#trash-", slot: slot))
+            try memory.createDirectory(trash)
+            kept.append(try plant("inside", in: trash))
+        }
+        try journal.write(in: root, on: memory)
+        let origins = try kept.map { try TemporaryFileOrigin.find($0, below: root, on: memory) }
+        #expect(origins.allSatisfy { $0 == nil })
+        _ = try StoreDirectory(root, on: memory)
+        for path in kept { #expect(isThere(path), "\(path)") }
+        #expect(!isThere(own))
+    }
+
+    @Test("does not remove a file with another hard link, unless that is the file's future key")
+    func secondName() throws {
+        try memory.makeDirectories("/store/d")
+        let journal = OwnerlessJournal(["d", "d", "d"])
+        let names = try (0..<3).map { try plant(journal.name("#tmp-", slot: $0), in: "/store/d") }
+        try memory.link(names[0], to: "/elsewhere")
+        try memory.link(names[1], to: "/store/d/#no key#")
+        // The exclusive creation of a file system without an exclusive rename was interrupted.
+        try memory.link(names[2], to: "/store/d/key")
+        try journal.write(in: root, on: memory)
+        let store = try StoreDirectory(root, on: memory)
+        #expect(names.map(isThere) == [true, true, false])
+        #expect(try memory.status("/store/d/key").linkCount == 1)
+        try save("d/other", in: store)
+        #expect(names.map(isThere) == [true, true, false])
+    }
+
+    @Test("keeps recording files that may not be removed and trash with another program's file")
+    func keptNames() throws {
+        try memory.makeDirectories("/store/d")
+        let journal = OwnerlessJournal(["", "d"])
+        let trash = root.appending(journal.name("#trash-", slot: 0))
+        try memory.createDirectory(trash)
+        let foreign = try plant("#notes#", in: trash)
+        let stubborn = try plant(journal.name("#tmp-", slot: 1), in: "/store/d")
+        try journal.write(in: root, on: memory)
+        let refusing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .unlink, call.path == stubborn.splitLast().name {
+                throw FileSystemError(.unlink, .notPermitted)
+            }
+        }
+        let store = try StoreDirectory(root, on: refusing)
+        try save("d/a", in: store)
+        try store.makeDirectory(try RelativeKey("e"))
+        try store.removeTree(try RelativeKey("e"))
+        #expect(isThere(foreign))
+        #expect(isThere(stubborn))
+    }
+}
+
+/// A process that the system suspends while it holds a lock in a container of several apps is ended on iOS.
+@Suite("The locks of a store directory")
+struct IdleLockTests {
+    @Test("are held by no object between its calls, on any file of the root")
+    func idle() throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        let root = directory.path.appending("store")
+        let fileSystem = SystemFileSystem()
+        let store = try StoreDirectory(root, on: fileSystem)
+        try save("f", in: store)
+        try save("d/f", in: store)
+        try store.unlink(try RelativeKey("f"))
+        try store.removeTree(try RelativeKey("d"))
+
+        var held: Set<POSIXPath> = []
+        let entries = try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
+            try fileSystem.entries(of: root)
+        }
+        #expect(!entries.isEmpty)
+        for path in [root] + entries.map({ root.appending($0.name) }) where try isLocked(path) { held.insert(path) }
+        #expect(held == [])
+        withExtendedLifetime(store) {}
+    }
+
+    @Test("keep the temporary file of a writer from the cleaning of other objects, also after others used its record")
+    func staged() throws {
+        let memory = InMemoryFileSystem()
+        let first = try StoreDirectory("/store", on: memory)
+        try save("d/a", in: first)
+        let second = try StoreDirectory("/store", on: memory)
+        try save("e/a", in: second)
+
+        let staged = try first.stage(try RelativeKey("d/b"), .none)
+        try save("d/c", in: second)
+        _ = try StoreDirectory("/store", on: memory)
+        try staged.withFile { (file) throws(FileSystemError) in try memory.writeBytes([1, 2], to: file, at: 0) }
+        try staged.finish(.none)
+        try first.place(staged, .replacing, durability: .none)
+        #expect(try first.read(try RelativeKey("d/b")) == [1, 2])
+        #expect(
+            try Set(first.list(nil, isRecursive: true).map { "\($0.path)" }) == [
+                "d", "d/a", "d/b", "d/c", "e", "e/a",
+            ])
+    }
+
+    @Test("that a process has left with its end let the next object remove its files")
+    func ended() throws {
+        let memory = InMemoryFileSystem()
+        let idle = try StoreDirectory("/store", on: memory)
+        try save("d/a", in: idle)
+        let killed = memory.process(user: UserID(0), group: GroupID(0))
+        let lost = try StoreDirectory("/store", on: killed).stage(try RelativeKey("e/b"), .none)
+        #expect(try leftovers(of: memory).count == 1)
+        killed.endProcess()
+        // The object takes its record back, and removes what its owner in between has left.
+        try save("d/c", in: idle)
+        _ = try StoreDirectory("/store", on: memory)
+        #expect(try leftovers(of: memory) == [])
+        withExtendedLifetime(lost) {}
+    }
+
+    private func leftovers(of fileSystem: InMemoryFileSystem) throws -> [POSIXPath] {
+        try ["/store", "/store/d", "/store/e"].flatMap { (path: POSIXPath) in
+            try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
+                try fileSystem.entries(of: directory).map(\.name).filter(\.isLeftover)
+            }
+        }
+    }
+
+    private func save(_ key: String, in store: StoreDirectory) throws {
+        let key = try RelativeKey(key)
+        try withBytes(of: Data("x".utf8)) { (bytes) throws(FileSystemError) in try store.replace(key, with: bytes) }
+    }
+
+    private func isLocked(_ path: POSIXPath) throws -> Bool {
+        let fileSystem = SystemFileSystem()
+        let file = try fileSystem.open(path)
+        defer { fileSystem.discard(file) }
+        do throws(FileSystemError) {
+            try fileSystem.lock(file, .exclusive, waiting: false)
+            return false
+        } catch {
+            return true
+        }
     }
 }
