@@ -209,7 +209,7 @@ extension POSIXPath {
     /// Whether a file with this name exists only in the root of a store.
     package var isStoreMarker: Bool {
         // Almost no file has such a name; a directory may have many thousands.
-        guard unsafe withUnsafeBytes({ unsafe $0.first == UInt8(ascii: "#") }) else { return false }
+        guard terminated.first == UInt8(ascii: "#") else { return false }
         if self == Self.lockName || hasPrefix("#lock-") || isMarkerOfKind { return true }
         guard hasPrefix(Self.journalPrefix) else { return false }
         let number = bytes.dropFirst(Self.journalPrefix.utf8.count)
