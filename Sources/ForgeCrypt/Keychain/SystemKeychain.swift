@@ -20,7 +20,7 @@ struct SystemKeychain: SecItemCalls {
     func add(_ item: SecItemQuery, _ value: SecItemValue) -> KeychainStatus {
         let attributes = dictionary(item)
         insert(value, into: attributes)
-        return KeychainStatus(rawValue: unsafe SecItemAdd(attributes as CFDictionary, nil))
+        return KeychainStatus(rawValue: SecItemAdd(attributes as CFDictionary, nil))
     }
 
     func copyData(_ query: SecItemQuery) -> (status: KeychainStatus, data: [UInt8]) {
