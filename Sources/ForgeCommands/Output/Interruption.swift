@@ -73,7 +73,7 @@ extension sigaction {
         #if os(Linux)
         unsafe unsafeBitCast(__sigaction_handler.sa_handler, to: Int.self) == 1
         #else
-        unsafeBitCast(__sigaction_u.__sa_handler, to: Int.self) == 1
+        unsafe unsafeBitCast(__sigaction_u.__sa_handler, to: Int.self) == 1
         #endif
     }
 }
