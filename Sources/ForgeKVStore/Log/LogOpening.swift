@@ -264,7 +264,7 @@ extension LogOpening {
         /// Whether no record is left of those that a torn log had: a copy of it may have been cut short.
         var hasLostFirstRecord: Bool { found.isTorn && !found.mayDiscardRecords && found.recordCount == 0 }
 
-        /// What a second scan has to find too.
+        /// The offsets of the damage that a second scan has to find too.
         fileprivate var suspicions: [Int64] {
             damage.map(\.offset) + found.damage.map(\.lowerBound) + (hasLostFirstRecord ? [found.end] : [])
         }

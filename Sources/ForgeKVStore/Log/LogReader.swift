@@ -71,7 +71,7 @@ struct LogReader {
     private mutating func fill(from offset: Int64, count length: Int) throws(FileSystemError) {
         let wanted = Int(min(Int64(max(length, Self.step)), size - offset))
         if buffer.count < wanted { buffer = [UInt8](repeating: 0, count: wanted) }
-        // What was read before is gone if this fails.
+        // A failed read leaves no valid bytes in the buffer.
         count = 0
         count = try fileSystem.readFully(descriptor, into: &buffer, count: wanted, at: offset)
         start = offset
@@ -201,7 +201,7 @@ extension LogRecord {
 // MARK: Changes
 
 extension LogRecord {
-    /// What a record with a valid payload contains.
+    /// The content of a record with a valid payload.
     struct Content: Hashable, Sendable {
         var code: Code
 

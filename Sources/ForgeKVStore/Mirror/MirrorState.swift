@@ -18,7 +18,7 @@ struct MirrorState: Sendable {
         case entries([KeyName: UInt64?])
     }
 
-    /// What the present connection does.
+    /// The state of the present connection.
     enum Phase: Hashable, Sendable {
         /// It asks whether it can continue from the position, or has ended.
         case connecting

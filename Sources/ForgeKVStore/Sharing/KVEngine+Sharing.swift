@@ -98,7 +98,7 @@ extension KVEngine {
             do throws(KVStoreError) {
                 try withLock(sharing, operation, within: timeout) { () throws(KVStoreError) in }
             } catch  where error.code == .unavailable(.closed) {
-                // What was known when the store was closed stays.
+                // A closed store keeps its last state.
                 return
             }
         }
@@ -256,7 +256,7 @@ extension KVEngine {
         return try writer.withLock { (writer) throws(KVStoreError) in try reopen(sharing, &writer) }
     }
 
-    /// Reads what was appended up to an end; nil if that is not what there is.
+    /// Reads the records that were appended up to an end; nil if the log does not contain them.
     private func follow(
         _ sharing: EngineSharing, to end: Int64, _ writer: inout Writer
     ) throws(FileSystemError) -> RemoteChanges? {

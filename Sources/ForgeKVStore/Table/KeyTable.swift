@@ -248,7 +248,7 @@ struct KeyEntry {
     /// Appends the bytes of the name.
     func appendName(to bytes: inout [UInt8]) { unsafe bytes.append(contentsOf: nameBytes) }
 
-    /// What tells the entry from the table's others.
+    /// A number that no other entry of the table has.
     var identity: UInt { unsafe UInt(bitPattern: address) }
 
     /// How much memory it takes.

@@ -6,9 +6,9 @@ import Foundation
 
 /// A list of the names or values of a table as they are at one moment, collected in pieces beside its writer.
 ///
-/// Each piece looks at a few slots under the writer's lock. What the writer replaces or removes between the first piece
-/// and the last, it adds itself, once for each entry, and the later pieces pass over the entries that it has changed. A
-/// value that was collected and then replaced is therefore found twice.
+/// Each piece looks at a few slots under the writer's lock. The writer itself adds each entry that it replaces or removes
+/// between the first piece and the last, once, and the later pieces pass over the entries that it has changed. A value
+/// that was collected and then replaced is therefore found twice.
 final class TableScan: @unchecked Sendable {
     // Invariant of the unchecked conformance: it is used under the writer's lock until it has ended, except for making
     // room in `found`, which only the scanning thread uses; afterwards by that thread alone.

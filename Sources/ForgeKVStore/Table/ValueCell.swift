@@ -174,8 +174,8 @@ enum ValueSemantics {
     /// Whether a value certainly shares nothing that can be changed with its copies.
     ///
     /// It contains no object, function or pointer, except inside types of the standard library and Foundation that copy
-    /// on write. What a value contains now decides, not what its type may contain: an enum case or an empty optional
-    /// without an object is as good as a number.
+    /// on write. The content of the value decides, not that of its type: an enum case or an empty optional
+    /// without an object is like a number.
     static func isCertain<Value>(of value: Value) -> Bool {
         Value.self is any KnownValue.Type || isCertain(ofAny: value)
     }
