@@ -64,7 +64,7 @@ struct VaultHeader: Sendable {
         vaultID = Array(try reader.bytes(Self.vaultIDLength))
         generation = try reader.integer()
         let bodyLength: UInt64 = try reader.integer()
-        entryCount = Int(try reader.integer() as UInt32)
+        entryCount = Int(clamping: try reader.integer() as UInt32)
         let reserved = try reader.bytes(Self.keyCheckOffset - 52)
         guard flags == 0, reserved.allSatisfy({ $0 == 0 }) else {
             throw VaultFailure(.newerFormat)
@@ -169,7 +169,7 @@ struct SealedEntry: Sendable {
         let nameLength = Int(try reader.integer() as UInt16)
         let code: UInt8 = try reader.integer()
         let reserved: UInt8 = try reader.integer()
-        let valueLength = Int(try reader.integer() as UInt32)
+        let valueLength = Int(clamping: try reader.integer() as UInt32)
         generation = try reader.integer()
         guard let accessibility = CryptAccessibility(vaultCode: code), reserved == 0,
             valueLength <= SecretCodec.maximumSizeInBytes

@@ -275,9 +275,13 @@ package struct CacheFile: Sendable {
         checksum.update(content[16...])
         guard checksum.value == content.littleEndian(at: 12, as: UInt32.self) else { throw .checksum }
         let flags: UInt32 = content.littleEndian(at: 24)
-        let keyEnd = Self.headerLength + Int(content.littleEndian(at: 28, as: UInt32.self))
-        let tagEnd = keyEnd + Int(content.littleEndian(at: 32, as: UInt32.self))
-        guard tagEnd <= content.count, flags & ~3 == 0, content.littleEndian(at: 36, as: UInt32.self) == 0,
+        let keyLength = Int64(content.littleEndian(at: 28, as: UInt32.self))
+        let tagLength = Int64(content.littleEndian(at: 32, as: UInt32.self))
+        // An `Int` of 32 bits does not hold every sum.
+        guard Int64(Self.headerLength) + keyLength + tagLength <= Int64(content.count) else { throw .checksum }
+        let keyEnd = Self.headerLength + Int(keyLength)
+        let tagEnd = keyEnd + Int(tagLength)
+        guard flags & ~3 == 0, content.littleEndian(at: 36, as: UInt32.self) == 0,
             flags & 2 != 0 || tagEnd == keyEnd,
             let tag = String(validating: content[keyEnd..<tagEnd], as: UTF8.self)
         else { throw .checksum }
