@@ -85,11 +85,77 @@ struct WaitingTests {
         await #expect(throws: CancellationError.self) { try await cancelled.value }
         #expect(try directory.tree("store") == before)
 
-        let waiting = Task { try await store.save(Data("new".utf8), to: "f") }
+        // The first object knows that the directory is locked, and stages no file.
+        let other = DiskFileStore(root: directory.url("store"), options: FileStoreOptions(deadline: nil))
+        let waiting = Task { try await other.save(Data("new".utf8), to: "f") }
         while try directory.tree("store").count == before.count { await Task.yield() }
         lock.release()
         try await waiting.value
         #expect(try await store.load("f") == Data("new".utf8))
+    }
+
+    @Test("saves stage no file while the directory is known to be locked")
+    func stagedFiles() async throws {
+        let directory = try TemporaryDirectory()
+        let (staged, locks) = (CallCounter(), CallCounter())
+        let counting = InterceptedFileSystem(SystemFileSystem()) { (call) throws(FileSystemError) in
+            if call.operation == .lock { try locks.countOrFail(.lock, nil, .ioError) }
+            guard call.operation == .open, let name = call.path?.splitLast().name else { return }
+            if name.bytes.starts(with: Array("#tmp".utf8)) { try staged.countOrFail(.open, nil, .ioError) }
+        }
+        let store = DiskFileStore(
+            root: directory.url("store"), fileSystem: counting,
+            options: FileStoreOptions(durability: .none, deadline: nil))
+        try await store.save(Data("old".utf8), to: "d/f")
+        let before = staged.count
+        let lock = try DirectoryLock(directory.path("store/d"))
+        let save: @Sendable () async throws -> Void = { try await store.save(Data("new".utf8), to: "d/f") }
+        let batch: @Sendable () async throws -> Void = {
+            try await store.batch { $0.save(Data("new".utf8), to: "d/f") }
+        }
+        for change in [save, batch, save, batch] {
+            let start = locks.count
+            let waiting = Task { try await change() }
+            // An attempt makes about ten.
+            while locks.count < start + 50 { await Task.yield() }
+            waiting.cancel()
+            await #expect(throws: CancellationError.self) { try await waiting.value }
+        }
+        #expect(staged.count == before + 1)
+        lock.release()
+        try await save()
+        #expect(staged.count == before + 2)
+    }
+
+    @Test("a cancelled save that waits for a locked directory leaves, although all threads wait for the device")
+    func cancellationOnStuckDevice() async throws {
+        let directory = try TemporaryDirectory()
+        let root = directory.path("store")
+        let store = DiskFileStore(root: directory.url("store"), options: FileStoreOptions(deadline: nil))
+        try await store.save(Data("old".utf8), to: "f")
+        let before = try directory.tree("store")
+        let lock = try DirectoryLock(root)
+        let waiting = Task { try await store.save(Data("cancelled".utf8), to: "f") }
+        while try directory.tree("store").count == before.count { await Task.yield() }
+
+        let gate = DispatchSemaphore(value: 0)
+        let lane = BlockingLane.lane(of: root)
+        let begun = CallCounter()
+        let stuck = (0..<lane.limit).map { _ in
+            Task {
+                await lane.run {
+                    do { try begun.countOrFail(.open, nil, .ioError) } catch {}
+                    gate.wait()
+                }
+            }
+        }
+        while begun.count < stuck.count { await Task.yield() }
+        waiting.cancel()
+        await #expect(throws: CancellationError.self) { try await waiting.value }
+        for _ in stuck { gate.signal() }
+        for task in stuck { await task.value }
+        while try directory.tree("store") != before { await Task.yield() }
+        lock.release()
     }
 
     @Test("calls on a device that does not answer throw at their deadline, and take no thread of another store")

@@ -37,7 +37,8 @@ extension PlainFileStore {
         _ cancellation: Cancellation, in directory: StoreDirectory, flushesNames: Bool = true,
         content: (StagedFile) throws(FileSystemError) -> Void
     ) throws(FileSystemError) -> FileStatus {
-        try directory.save(
+        if pending.isEmpty { try directory.requireFreeTurn(of: key) }
+        return try directory.save(
             pending, at: key, condition.renameMode, expecting: condition.expectedRevision, durability: durability,
             flushesNames: flushesNames,
             beforeRename: { () throws(FileSystemError) in
@@ -137,8 +138,9 @@ extension PlainFileStore {
             let step = steps[index]
             current = step
             let (file, isFresh) = try pending[index].get(in: directory) { () throws(FileSystemError) in
+                try directory.requireFreeTurn(of: step.key)
                 // A change before it in the batch may be what meets the condition.
-                try directory.stage(step.key, durability) { (file) throws(FileSystemError) in
+                return try directory.stage(step.key, durability) { (file) throws(FileSystemError) in
                     try file.write(data)
                     try file.setAttributes(step.attributes.values)
                 }

@@ -138,6 +138,19 @@ extension PlainFileStore {
         _ operation: FileStoreError.Operation, _ key: String, keeping kept: [PendingFile] = [],
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
+        do {
+            return try await attemptUntilDeadline(operation, key, body)
+        } catch {
+            // A call that goes on after its deadline removes its files itself.
+            if (error as? FileStoreError)?.code != .deadlineExceeded(.device) { await discard(kept) }
+            throw error
+        }
+    }
+
+    private func attemptUntilDeadline<Result: Sendable>(
+        _ operation: FileStoreError.Operation, _ key: String,
+        _ body: @escaping @Sendable (Cancellation) throws -> Result
+    ) async throws -> Result {
         let options = configuration.options
         let deadline = options.deadline.map { ContinuousClock.now + $0.bounded }
         var length = Duration.milliseconds(1)
@@ -156,15 +169,28 @@ extension PlainFileStore {
                 guard let cause = error.underlying as? FileSystemError else { throw error }
                 guard !cause.isCancelledWork else { throw CancellationError() }
                 guard cause.isTakenTurn else { throw error }
-                do {
-                    try await pause(&length, until: deadline, error, cause)
-                } catch {
-                    await runUncancelled { for file in kept { file.discard() } }
-                    throw error
-                }
+                try await pause(&length, until: deadline, error, cause)
             }
         }
     }
+
+    /// Removes the files of a call that has failed, and waits for that a little: neither a cancelled call nor one past
+    /// its deadline may wait for a device that does not answer.
+    private func discard(_ files: [PendingFile]) async {
+        guard files.contains(where: { !$0.isEmpty }) else { return }
+        let discard: @Sendable () -> Void = { for file in files { file.discard() } }
+        guard configuration.isOnDisk else { return discard() }
+        // The task of the caller may be cancelled.
+        await Task.detached { [lane] in
+            do {
+                try await lane.run(until: .now + Self.patienceOfRemoval) { _ in discard() }
+            } catch {
+                Task.detached { await lane.run(discard) }
+            }
+        }.value
+    }
+
+    private static let patienceOfRemoval: Duration = .milliseconds(100)
 
     /// Waits between two attempts to take a turn.
     private func pause(

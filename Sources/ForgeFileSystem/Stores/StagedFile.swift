@@ -176,6 +176,9 @@ package final class PendingFile: Sendable {
 
     package init() {}
 
+    /// Whether there is surely no file; false while a thread stages it.
+    package var isEmpty: Bool { file.withLockIfAvailable { $0 == nil } ?? false }
+
     /// The file that was staged in a directory; staged now unless it was before.
     package func get(
         in directory: StoreDirectory, _ stage: () throws(FileSystemError) -> StagedFile

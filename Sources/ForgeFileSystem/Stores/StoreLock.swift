@@ -124,16 +124,34 @@ extension StoreDirectory {
             }
             return try endingTurn(of: own, body)
         }
-        if let result { return result }
+        if let result {
+            turns.note(path, isTaken: false)
+            return result
+        }
         do throws(FileSystemError) {
             try fileSystem.lock(own, .exclusive, waitingAtMost: patience)
         } catch {
             if error.errno.isMissingLock { return try body() }
+            turns.note(path, isTaken: true)
             var error = error
             error.path = path.map(self.path.appending) ?? self.path
             throw error
         }
+        turns.note(path, isTaken: false)
         return try endingTurn(of: own, body)
+    }
+
+    /// Checks that the turn in the directory of a key is free, if the last change had to give up waiting for one: so a
+    /// save stages no file while another process keeps the turn.
+    ///
+    /// - Throws: As ``takingTurn(in:of:_:)``.
+    package func requireFreeTurn(of key: RelativeKey) throws(FileSystemError) {
+        guard turns.mayBeTaken(key.isNested ? key.path.splitLast().parent : nil) else { return }
+        do throws(FileSystemError) {
+            try withParent(of: key, creating: false, checkingRoots: false) { (parent, _) throws(FileSystemError) in
+                try takingTurn(in: parent, of: key) { () throws(FileSystemError) in }
+            }
+        } catch  where error.errno == .noSuchFileOrDirectory {}  // The save creates the directory.
     }
 
     private func endingTurn<Result>(
@@ -157,6 +175,8 @@ extension StoreDirectory {
     final class Turns: Sendable {
         private final class Slot: Sendable {
             let mutex = Mutex(())
+            /// Whether the last change that took this slot gave up waiting.
+            let isTaken = Atomic(false)
         }
 
         private let slots = (0..<16).map { _ in Slot() }
@@ -164,9 +184,18 @@ extension StoreDirectory {
         func ordered<Result>(
             _ path: POSIXPath?, _ body: () throws(FileSystemError) -> Result
         ) throws(FileSystemError) -> Result {
-            let slot = slots[(path?.hashValue ?? 0) & (slots.count - 1)]
-            return try slot.mutex.withLock { (_) throws(FileSystemError) in try body() }
+            try slot(of: path).mutex.withLock { (_) throws(FileSystemError) in try body() }
         }
+
+        /// Whether another process may keep the turn in a directory.
+        func mayBeTaken(_ path: POSIXPath?) -> Bool { slot(of: path).isTaken.load(ordering: .relaxed) }
+
+        func note(_ path: POSIXPath?, isTaken: Bool) {
+            guard mayBeTaken(path) != isTaken else { return }
+            slot(of: path).isTaken.store(isTaken, ordering: .relaxed)
+        }
+
+        private func slot(of path: POSIXPath?) -> Slot { slots[(path?.hashValue ?? 0) & (slots.count - 1)] }
     }
 }
 
