@@ -73,7 +73,7 @@ public final class DiskFileStore: PlainFileStore, @unchecked Sendable {
     /// Creates the root if it is missing, and removes the temporary files of stores whose process has died.
     ///
     /// Otherwise the first write does both. Reads create nothing.
-    public func open() async throws {
+    nonisolated(nonsending) public func open() async throws {
         try await run(.open, "") { [self] cancellation in
             cancellation.expectLongWork()
             try openRoot()

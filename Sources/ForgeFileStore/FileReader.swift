@@ -94,10 +94,10 @@ public final class FileReader: FileReading {
     /// - Parameter range: Offsets in the file; those outside of it are ignored.
     /// - Returns: The bytes.
     /// - Throws: ``FileStoreError``: ``FileStoreError/Code/tooLarge`` if memory cannot hold the range.
-    public func read(_ range: Range<Int64>) async throws -> Data {
+    nonisolated(nonsending) public func read(_ range: Range<Int64>) async throws -> Data {
         let range = range.clamped(to: 0..<file.sizeInBytes)
         try Task.checkCancellation()
-        if isLocal, let data = store.cachedContents(of: content, range) { return data }
+        if isLocal, let data = store.cachedContents(of: content, range, on: #isolation) { return data }
         return try await store.run(.load, file.key) { [self] cancellation in
             cancellation.expectWork(ofSize: Int64(range.count))
             return try contents(range)
@@ -118,7 +118,7 @@ public final class FileReader: FileReading {
         try attempt { () throws(FileSystemError) in try content.read(into: &buffer, at: offset) }
     }
 
-    public func attributes() async throws -> [String: String] {
+    nonisolated(nonsending) public func attributes() async throws -> [String: String] {
         try await store.run(.load, file.key) { [self] _ in
             try CheckedAttributes.read(from: content, key: file.key)
         }

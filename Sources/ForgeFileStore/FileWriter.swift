@@ -63,7 +63,7 @@ public final class FileWriter: FileWriting {
         self.store = store
     }
 
-    public func write(_ data: Data) async throws {
+    nonisolated(nonsending) public func write(_ data: Data) async throws {
         do {
             try await store.run(.save, key.string) { [self] cancellation in
                 cancellation.expectWork(ofSize: Int64(data.count))
@@ -90,7 +90,7 @@ public final class FileWriter: FileWriting {
     }
 
     @discardableResult
-    public func commit() async throws -> StoredFile {
+    nonisolated(nonsending) public func commit() async throws -> StoredFile {
         try await store.run(.save, key.string) { [self] cancellation in
             cancellation.expectLongWork()
             return try attempt { (state) throws(FileStoreError) in
@@ -119,7 +119,7 @@ public final class FileWriter: FileWriting {
         }
     }
 
-    public func cancel() async {
+    nonisolated(nonsending) public func cancel() async {
         await store.runUncancelled { [self] in state.withLock { $0.staged }.discard() }
     }
 

@@ -189,6 +189,25 @@ struct WaitingTests {
         await #expect(performing: { try await patient.load("f") }, throws: hasCode(.notFound))
     }
 
+    @Test("calls on an actor leave it only to wait, and large contents are not copied on it")
+    func callsOnActor() async throws {
+        let directory = try TemporaryDirectory()
+        let store = DiskFileStore(root: directory.url("store"), options: FileStoreOptions(durability: .none))
+        try await store.save(Data("content".utf8), to: "small")
+        try await store.save(Data(count: 100_000), to: "large")
+        let actor = CountedActor()
+        #expect(try await actor.hops { try await store.save(Data("content".utf8), to: "small") } == 1)
+        #expect(try await actor.hops { _ = try await store.load("large") } == 1)
+        let probe = LazyStoreDirectory(directory.path("store"), of: .files, on: SystemFileSystem())
+        _ = try probe.existing()
+        guard try probe.openCachedFile(try RelativeKey("small")) != nil else {
+            print("NOT RUN: reads without waiting, which this system or file system does not have")
+            return
+        }
+        #expect(try await actor.hops { _ = try await store.load("small") } == 0)
+        #expect(try await actor.hops { _ = try await store.reader(for: "small").read(0..<7) } == 0)
+    }
+
     @Test("reads of what the system has in memory need no thread")
     func cachedReads() async throws {
         let directory = try TemporaryDirectory()
@@ -221,6 +240,31 @@ struct WaitingTests {
         #expect(try await reader.read(3..<7) == Data("tent".utf8))
         for _ in stuck { gate.signal() }
         for task in stuck { await task.value }
+    }
+}
+
+/// An actor that counts the jobs of its executor.
+private actor CountedActor {
+    private final class Executor: SerialExecutor {
+        let count = Atomic(0)
+        private let queue = DispatchQueue(label: "counted")
+
+        func enqueue(_ job: consuming ExecutorJob) {
+            count.add(1, ordering: .relaxed)
+            let job = UnownedJob(job)
+            queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+        }
+    }
+
+    private let executor = Executor()
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    /// How often the actor goes on after it was left.
+    func hops(of body: nonisolated(nonsending) @Sendable () async throws -> Void) async throws -> Int {
+        let before = executor.count.load(ordering: .relaxed)
+        try await body()
+        return executor.count.load(ordering: .relaxed) - before
     }
 }
 

@@ -4,22 +4,24 @@ import SystemPackage
 
 /// Operations on single files: load, info, exists, delete.
 extension PlainFileStore {
-    public func load(_ key: String) async throws -> Data {
+    nonisolated(nonsending) public func load(_ key: String) async throws -> Data {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
-        if let data = try loadCached(checked) { return data }
+        if let data = try loadCached(checked, on: #isolation) { return data }
         return try await run(.load, key) { [self] in try load(checked, $0) }
     }
 
-    /// Files up to this size are read on the caller's thread if they are in memory.
-    private static let cachedLoadLimit: Int64 = 1 << 20
+    /// The size up to which content that is in memory is copied on the caller's thread: on an actor, such as the main
+    /// one, as long as that takes less than the hop to another thread and back.
+    private static func cachedLoadLimit(on actor: (any Actor)?) -> Int64 { actor == nil ? 1 << 20 : 1 << 16 }
 
     /// The content of a file that is in memory, read without waiting; nil if it has to be read otherwise, or that
     /// reports an error.
-    private func loadCached(_ key: RelativeKey) throws(FileStoreError) -> Data? {
+    private func loadCached(_ key: RelativeKey, on actor: (any Actor)?) throws(FileStoreError) -> Data? {
         guard let file = try cached(key, .load, { (root) throws(FileSystemError) in try root.openCachedFile(key) })
         else { return nil }
-        let limit = min(Int64(configuration.options.maximumLoadSizeInBytes), Self.cachedLoadLimit)
+        let limit = min(
+            Int64(configuration.options.maximumLoadSizeInBytes), Self.cachedLoadLimit(on: actor))
         guard file.status.sizeInBytes <= limit else { return nil }
         let size = file.status.sizeInBytes
         return cachedData(size + 1) { buffer in
@@ -29,8 +31,8 @@ extension PlainFileStore {
     }
 
     /// The bytes of a range that are in memory, read without waiting; nil if some are not.
-    func cachedContents(of file: borrowing OpenFile, _ range: Range<Int64>) -> Data? {
-        guard range.count <= Self.cachedLoadLimit else { return nil }
+    func cachedContents(of file: borrowing OpenFile, _ range: Range<Int64>, on actor: (any Actor)?) -> Data? {
+        guard range.count <= Self.cachedLoadLimit(on: actor) else { return nil }
         return cachedData(Int64(range.count)) { buffer in
             file.readCached(into: &buffer, at: range.lowerBound) == range.count
         }
@@ -116,7 +118,7 @@ extension PlainFileStore {
         return data
     }
 
-    public func reader(for key: String) async throws -> FileReader {
+    nonisolated(nonsending) public func reader(for key: String) async throws -> FileReader {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
         if let file = try cached(checked, .load, { (root) throws(FileSystemError) in try root.openCachedFile(checked) })
@@ -128,7 +130,7 @@ extension PlainFileStore {
         }
     }
 
-    public func info(_ key: String) async throws -> StoredFile {
+    nonisolated(nonsending) public func info(_ key: String) async throws -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .info)
         try Task.checkCancellation()
         let known = try cached(checked, .info) { (root) throws(FileSystemError) in
@@ -157,7 +159,7 @@ extension PlainFileStore {
         return try attempt(.info, key.string) { (directory) throws(FileSystemError) in try directory.status(of: key) }
     }
 
-    public func delete(_ key: String) async throws {
+    nonisolated(nonsending) public func delete(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .delete)
         try await run(.delete, key) { [self] _ in
             try attempt(.delete, key) { (directory) throws(FileSystemError) in
@@ -167,7 +169,7 @@ extension PlainFileStore {
     }
 
     /// The file URL of `key` below the root, computed without disk access; unsupported in memory.
-    public func url(for key: String) async throws -> URL {
+    nonisolated(nonsending) public func url(for key: String) async throws -> URL {
         let checked = try RelativeKey(checking: key, for: .url)
         guard configuration.isOnDisk else { throw FileStoreError(.unsupported, .url, key: key) }
         return URL(try configuration.root.get().appending(checked.path))

@@ -4,11 +4,13 @@ import SystemPackage
 
 /// Copying and moving files into the store.
 extension PlainFileStore {
-    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+    nonisolated(nonsending) public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
         try await copy(from: source, to: key, overwrite: overwrite, progress: nil)
     }
 
-    public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
+    nonisolated(nonsending) public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?)
+        async throws
+    {
         let checked = try RelativeKey(checking: key, for: .copy)
         let external = try ExternalSource(source, on: configuration.sources ?? disk, .copy, key: key)
         let pending = PendingFile()
@@ -20,7 +22,7 @@ extension PlainFileStore {
         }
     }
 
-    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
+    nonisolated(nonsending) public func move(from source: URL, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .move)
         let external = try ExternalSource(source, on: configuration.sources ?? disk, .move, key: key)
         try await run(.move, key) { [self] cancellation in
@@ -168,7 +170,9 @@ extension Errno {
 
 /// Copying files of the store to places outside of it.
 extension PlainFileStore {
-    public func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
+    nonisolated(nonsending) public func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?)
+        async throws
+    {
         let checked = try RelativeKey(checking: key, for: .export)
         let external = try ExportDestination(destination, on: configuration.sources ?? disk, key: key)
         try await run(.export, key) { [self] cancellation in

@@ -5,12 +5,12 @@ import SystemPackage
 
 /// Saves in two steps: the content is written under a temporary name, and the file is renamed to its key later.
 extension PlainFileStore {
-    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+    nonisolated(nonsending) public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
         _ = try await save(data, to: key, if: overwrite ? .always : .absent, durability: nil, attributes: [:])
     }
 
     @discardableResult
-    public func save(
+    nonisolated(nonsending) public func save(
         _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
         attributes: [String: String]
     ) async throws -> StoredFile {
@@ -46,7 +46,7 @@ extension PlainFileStore {
             }, content: content)
     }
 
-    public func writer(
+    nonisolated(nonsending) public func writer(
         for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
     ) async throws -> FileWriter {
         let checked = try RelativeKey(checking: key, for: .save)
@@ -93,7 +93,7 @@ extension PlainFileStore {
         func finishChange() { done.add(1, ordering: .relaxed) }
     }
 
-    public func apply(_ batch: FileBatch, durability: Durability?) async throws {
+    nonisolated(nonsending) public func apply(_ batch: FileBatch, durability: Durability?) async throws {
         let steps = try batch.changes.map { (key, change) throws(FileStoreError) -> Step in
             try Step(key, change)
         }

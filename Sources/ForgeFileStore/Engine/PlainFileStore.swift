@@ -134,7 +134,7 @@ extension PlainFileStore {
     ///     takes long without waiting.
     /// - Returns: The result of `body`.
     /// - Throws: ``FileStoreError/Code/deadlineExceeded(_:)``; `CancellationError`; the errors of `body`.
-    func run<Result: Sendable>(
+    nonisolated(nonsending) func run<Result: Sendable>(
         _ operation: FileStoreError.Operation, _ key: String, keeping kept: [PendingFile] = [],
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
@@ -147,7 +147,7 @@ extension PlainFileStore {
         }
     }
 
-    private func attemptUntilDeadline<Result: Sendable>(
+    nonisolated(nonsending) private func attemptUntilDeadline<Result: Sendable>(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
@@ -176,7 +176,7 @@ extension PlainFileStore {
 
     /// Removes the files of a call that has failed, and waits for that a little: neither a cancelled call nor one past
     /// its deadline may wait for a device that does not answer.
-    private func discard(_ files: [PendingFile]) async {
+    nonisolated(nonsending) private func discard(_ files: [PendingFile]) async {
         guard files.contains(where: { !$0.isEmpty }) else { return }
         let discard: @Sendable () -> Void = { for file in files { file.discard() } }
         guard configuration.isOnDisk else { return discard() }
@@ -193,7 +193,7 @@ extension PlainFileStore {
     private static let patienceOfRemoval: Duration = .milliseconds(100)
 
     /// Waits between two attempts to take a turn.
-    private func pause(
+    nonisolated(nonsending) private func pause(
         _ length: inout Duration, until deadline: ContinuousClock.Instant?, _ error: FileStoreError,
         _ cause: FileSystemError
     ) async throws {
@@ -208,7 +208,7 @@ extension PlainFileStore {
     }
 
     /// Runs work that must be done even if the task is cancelled.
-    func runUncancelled(_ body: @escaping @Sendable () -> Void) async {
+    nonisolated(nonsending) func runUncancelled(_ body: @escaping @Sendable () -> Void) async {
         guard configuration.isOnDisk else { return body() }
         await lane.run(body)
     }
@@ -223,11 +223,11 @@ extension FileSystemError {
 
 /// Directories and the whole store.
 extension PlainFileStore {
-    public func list(in directory: String) async throws -> [StoredFile] {
+    nonisolated(nonsending) public func list(in directory: String) async throws -> [StoredFile] {
         try await list(in: directory, recursive: false)
     }
 
-    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+    nonisolated(nonsending) public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
         let checked = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .list)
         return try await run(.list, directory) { [self] cancellation in
             if recursive { cancellation.expectLongWork() }
@@ -259,7 +259,7 @@ extension PlainFileStore {
         return found
     }
 
-    public func totalSize() async throws -> Int64 {
+    nonisolated(nonsending) public func totalSize() async throws -> Int64 {
         try await run(.list, "") { [self] cancellation in
             cancellation.expectLongWork()
             return try attemptIfExists(.list, "") { (directory) throws(FileSystemError) in
@@ -268,7 +268,7 @@ extension PlainFileStore {
         }
     }
 
-    public func createDirectory(_ key: String) async throws {
+    nonisolated(nonsending) public func createDirectory(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .createDirectory)
         try await run(.createDirectory, key) { [self] _ in
             try attemptStoring(.createDirectory, key) { (directory) throws(FileSystemError) in
@@ -277,7 +277,7 @@ extension PlainFileStore {
         }
     }
 
-    public func deleteDirectory(_ key: String) async throws {
+    nonisolated(nonsending) public func deleteDirectory(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .deleteDirectory)
         try await run(.deleteDirectory, key) { [self] cancellation in
             cancellation.expectLongWork()
@@ -287,7 +287,7 @@ extension PlainFileStore {
         }
     }
 
-    public func deleteAll() async throws {
+    nonisolated(nonsending) public func deleteAll() async throws {
         try await run(.deleteAll, "") { [self] cancellation in
             cancellation.expectLongWork()
             _ = try attemptIfExists(.deleteAll, "") { (directory) throws(FileSystemError) in

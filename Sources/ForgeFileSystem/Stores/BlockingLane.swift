@@ -35,7 +35,7 @@ package final class BlockingLane: Sendable {
     /// Runs `body` on a thread of the lane, and returns its result.
     ///
     /// Neither cancellation nor a deadline ends it. `body` must not wait for other work of the lane.
-    package func run<Value: Sendable, Failure: Error>(
+    nonisolated(nonsending) package func run<Value: Sendable, Failure: Error>(
         _ body: @escaping @Sendable () throws(Failure) -> Value
     ) async throws(Failure) -> Value {
         let call = Call<Result<Value, Failure>, Never> {
@@ -62,7 +62,7 @@ package final class BlockingLane: Sendable {
     ///   - body: The work.
     /// - Returns: The result of `body`.
     /// - Throws: `CancellationError`, ``DeadlineExceeded``, or the error of `body`.
-    package func run<Value: Sendable>(
+    nonisolated(nonsending) package func run<Value: Sendable>(
         until deadline: ContinuousClock.Instant?, _ body: @escaping @Sendable (Cancellation) throws -> Value
     ) async throws -> Value {
         try Task.checkCancellation()

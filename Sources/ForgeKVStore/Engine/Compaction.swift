@@ -123,7 +123,9 @@ extension KVEngine {
                 try replacement.append(retained: &values, upTo: sequence)
                 let retainedEnd = replacement.size
                 let copied = try follow(old, from: end, restarts, into: &replacement)
-                try takePlace(of: old, copied: copied, restarts, &replacement, retainedEnd: retainedEnd)
+                try takePlace(
+                    of: old, copied: copied, restarts, &replacement, retainedEnd: retainedEnd,
+                    shift: retainedEnd - end)
             } catch {
                 replacement.discard()
                 throw error
@@ -172,7 +174,8 @@ extension KVEngine {
 
     /// Copies the rest and puts the new log in the place of the old one.
     private func takePlace(
-        of old: LogFile, copied: Int64, _ restarts: Int, _ replacement: inout LogReplacement, retainedEnd: Int64
+        of old: LogFile, copied: Int64, _ restarts: Int, _ replacement: inout LogReplacement, retainedEnd: Int64,
+        shift: Int64
     ) throws(FileSystemError) {
         guard let sharing else {
             _ = flushing.begin(.max, isDone: { false })
@@ -184,7 +187,8 @@ extension KVEngine {
         do throws(KVStoreError) {
             try withLock(sharing, .compact) { () throws(KVStoreError) in
                 do throws(FileSystemError) {
-                    try sharing.announce(replacement.header, inPlaceOf: old.header, retainedEnd: retainedEnd)
+                    try sharing.announce(
+                        replacement.header, inPlaceOf: old.header, retainedEnd: retainedEnd, shift: shift)
                     try exchange(old, copied: copied, restarts, &replacement)
                 } catch {
                     throw KVStoreError(error, .compact, store: name)

@@ -284,11 +284,10 @@ extension KVEngine {
             EngineSharing.isReplacing(file, in: replacement)
         else { return nil }
         let end = word.map { EngineSharing.end(of: file.header, in: $0) } ?? size
-        guard replacement.retainedEnd >= Int64(LogHeader.size), end <= size, end > replacement.retainedEnd else {
-            return nil
-        }
-        var follower = LogFollower(file, replacement.retainedEnd..<end, after: writer.log.sequence)
-        guard try follower.isStrict() else { return nil }
+        guard replacement.retainedEnd >= Int64(LogHeader.size), end <= size,
+            var follower = try LogFollower.strict(
+                file, replacement.starts(after: writer.log.end), end, after: writer.log.sequence)
+        else { return nil }
         // The log may have been replaced again before it was opened.
         if let word, try sharing.page.word() != word { return nil }
         let remoteChanges = try apply(&follower, &writer)
@@ -481,13 +480,14 @@ extension EngineSharing {
         replacement.newLog == tag(log.header)
     }
 
-    /// Publishes that a log is about to replace another one, and where the values end that it takes from that. The
-    /// caller holds the lock of the store.
+    /// Publishes that a log is about to replace another one, where the values end that it takes from that, and how much
+    /// further on it has the later records. The caller holds the lock of the store.
     func announce(
-        _ new: LogHeader, inPlaceOf old: LogHeader, retainedEnd: Int64
+        _ new: LogHeader, inPlaceOf old: LogHeader, retainedEnd: Int64, shift: Int64
     ) throws(FileSystemError) {
         try page.announce(
-            SharedPageContent.Replacement(newLog: Self.tag(new), oldLog: Self.tag(old), retainedEnd: retainedEnd))
+            SharedPageContent.Replacement(
+                newLog: Self.tag(new), oldLog: Self.tag(old), retainedEnd: retainedEnd, shift: shift))
     }
 
     /// Records that the table contains the changes up to the end of the log.

@@ -97,6 +97,17 @@ struct LogFollower {
         checksum = file.header.fileID.checksum
     }
 
+    /// One that begins at the first of several places from where all records are there; nil if there is none.
+    static func strict(
+        _ file: LogFile, _ starts: [Int64], _ end: Int64, after known: UInt64
+    ) throws(FileSystemError) -> LogFollower? {
+        for start in starts where start < end {
+            var follower = LogFollower(file, start..<end, after: known)
+            if try follower.isStrict() { return follower }
+        }
+        return nil
+    }
+
     /// Whether the records are there, and nothing else; changes nothing.
     mutating func isStrict() throws(FileSystemError) -> Bool {
         var offset = start

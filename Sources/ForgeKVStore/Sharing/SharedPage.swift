@@ -173,11 +173,16 @@ extension SharedPage {
     /// Which log has replaced which.
     func replacement() throws(FileSystemError) -> SharedPageContent.Replacement {
         let start = SharedPageContent.replacementOffset
-        return SharedPageContent.Replacement(try read(start..<start + SharedPageContent.Replacement.size))
+        let shift = SharedPageContent.shiftOffset
+        return SharedPageContent.Replacement(
+            try read(start..<start + SharedPageContent.Replacement.size), shift: try read(shift..<shift + 8))
     }
 
     /// Records that a log is about to replace another one.
     func announce(_ replacement: SharedPageContent.Replacement) throws(FileSystemError) {
+        var shift: [UInt8] = []
+        shift.append(integer: replacement.shift)
+        try write(shift, at: SharedPageContent.shiftOffset)
         try write(replacement.bytes, at: SharedPageContent.replacementOffset)
     }
 
@@ -374,8 +379,7 @@ struct SharedPageContent {
     /// The offset of the last ``Replacement``.
     static let replacementOffset = 32
 
-    /// Which log has replaced which, so that a process that has read all of the old one need not read the values which
-    /// the new one took from it.
+    /// Which log has replaced which, so that a process that has read the old one goes on in the new one where it was.
     struct Replacement {
         /// The first eight bytes of the file IDs of the new log and of the one that it has replaced.
         var newLog: UInt64
@@ -384,13 +388,25 @@ struct SharedPageContent {
         /// The end of the values in the new log that were taken from the old one.
         var retainedEnd: Int64
 
+        /// How much further on the new log has the records behind the values, which were appended to the old one while
+        /// the new one was written. They have the same sizes in both.
+        var shift: Int64
+
         static let size = 24
 
-        init(newLog: UInt64, oldLog: UInt64, retainedEnd: Int64) {
-            (self.newLog, self.oldLog, self.retainedEnd) = (newLog, oldLog, retainedEnd)
+        init(newLog: UInt64, oldLog: UInt64, retainedEnd: Int64, shift: Int64) {
+            (self.newLog, self.oldLog, self.retainedEnd, self.shift) = (newLog, oldLog, retainedEnd, shift)
         }
 
-        fileprivate init(_ bytes: [UInt8]) {
+        /// Where the records begin in the new log that a process may not know which knows the old one up to an end. Any
+        /// of them may be wrong.
+        func starts(after oldEnd: Int64) -> [Int64] {
+            let (next, isInvalid) = oldEnd.addingReportingOverflow(shift)
+            return isInvalid || next <= retainedEnd ? [retainedEnd] : [next, retainedEnd]
+        }
+
+        fileprivate init(_ bytes: [UInt8], shift: [UInt8]) {
+            self.shift = shift.span.integer(at: 0, as: Int64.self)
             newLog = bytes.span.integer(at: 0, as: UInt64.self)
             oldLog = bytes.span.integer(at: 8, as: UInt64.self)
             retainedEnd = bytes.span.integer(at: 16, as: Int64.self)
@@ -431,6 +447,9 @@ struct SharedPageContent {
 
     /// The offset of a word of four bytes that each signal increases.
     static let signalOffset = size - 16
+
+    /// The offset of the shift of the last ``Replacement``.
+    static let shiftOffset = size - 8
 
     /// The page of a file, without processes.
     init(inode: UInt64) {

@@ -230,6 +230,31 @@ struct SharedCompactionTests {
         #expect(try fixture.open(fixture.process(3)).keys().count == 40)
     }
 
+    @Test("lets a process that wrote meanwhile read none of its own records again")
+    func ownRecords() throws {
+        let interruption = Interruption()
+        let first = try open(interruption)
+        let (second, reads) = try counting()
+        try first.set(a, value: 1)
+        interruption.set {
+            for number in 0..<40 {
+                try second.set(KVKey<[UInt8]>("\(number)"), value: [UInt8](repeating: UInt8(number), count: 500_000))
+            }
+        }
+        try first.compact()
+        if let error = interruption.error { throw error }
+        let before = reads()
+        try second.set(a, value: 2)
+        // The page and the header, but not twenty megabytes.
+        #expect(reads() - before <= 20)
+        for store in [first, second, try fixture.open(fixture.process(3))] {
+            #expect(try store.read(a) == 2)
+            #expect(try store.read(KVKey<[UInt8]>("39"))?.first == 39)
+            #expect(try store.keys().count == 41)
+        }
+        #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+    }
+
     @Test("makes a process that has not read all of the old log read all of the new one", arguments: [false, true])
     func behind(_ isWritten: Bool) throws {
         let (first, second) = try fixture.pair()
@@ -244,18 +269,19 @@ struct SharedCompactionTests {
         #expect(!second.contains(KVKey<Int>("b")))
     }
 
-    @Test("is found whatever the shared page says of where the new records begin", arguments: 0..<8)
-    func forgedPage(_ number: Int) throws {
+    @Test(
+        "is found whatever the shared page says of where the new records begin", arguments: 0..<8, [48, 4096 - 8])
+    func forgedPage(_ number: Int, _ offset: Int) throws {
         let (first, second) = try fixture.pair()
         for name in ["a", "b", "c"] { try first.set(KVKey<Int>(name), value: 1) }
         #expect(try second.keys().count == 3)
         try first.remove(KVKey<Int>("b"))
         try first.compact()
         let size = Int64(try fixture.bytes("log").count)
-        let ends: [Int64] = [0, 64, 65, size - 24, size, size + 1, .max, -1]
+        let forged: [Int64] = [0, 64, 65, size - 24, size, size + 1, .max, -1]
         var bytes: [UInt8] = []
-        bytes.append(integer: ends[number])
-        try fixture.overwrite("#shared", bytes, at: 48)
+        bytes.append(integer: forged[number])
+        try fixture.overwrite("#shared", bytes, at: Int64(offset))
         #expect(try second.keys().sorted() == ["a", "c"])
         #expect(try fixture.open(fixture.process(3)).keys().sorted() == ["a", "c"])
         #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
