@@ -9,11 +9,13 @@ import Synchronization
 ///   - writers: The number of writing tasks.
 ///   - readers: The number of reading tasks.
 ///   - count: How many calls each reading task makes at least; it makes at most 200 times as many.
+///   - changes: How many changes each of them sees at least. Many, if most changes are seen without an interruption,
+///     because the tasks wait for a lock in turn.
 ///   - write: Called with the number of the task, and of its call.
 ///   - read: Called with the number of the task; returns what it has seen.
 /// - Throws: The first error of a call, after all tasks have ended.
 func overlapping<Seen: Equatable & Sendable>(
-    writers: Int, readers: Int, count: Int,
+    writers: Int, readers: Int, count: Int, changes: Int = defaultChanges,
     write: @escaping @Sendable (_ writer: Int, _ call: Int) async throws -> Void,
     read: @escaping @Sendable (_ reader: Int) async throws -> Seen
 ) async throws {
@@ -31,11 +33,11 @@ func overlapping<Seen: Equatable & Sendable>(
         for reader in 0..<readers {
             group.addTask {
                 defer { remaining.value.subtract(1, ordering: .relaxed) }
-                var (calls, changes) = (0, 0)
+                var (calls, seenChanges) = (0, 0)
                 var last: Seen?
-                while calls < count || changes < requiredChanges && calls < 200 * count, !Task.isCancelled {
+                while calls < count || seenChanges < changes && calls < 200 * count, !Task.isCancelled {
                     let seen = try await read(reader)
-                    if let last, last != seen { changes += 1 }
+                    if let last, last != seen { seenChanges += 1 }
                     last = seen
                     calls += 1
                 }
@@ -46,7 +48,11 @@ func overlapping<Seen: Equatable & Sendable>(
 }
 
 /// After so many changes, a call that is interrupted in two of three cases was not only with a probability of 0.02 %.
-private let requiredChanges = 8
+private let defaultChanges = 8
+
+/// A task that is interrupted within an attempt is mostly not refused by a store that does not check and change in one
+/// step, but accepted in error: before so many refusals, that has happened.
+private let requiredRefusals = 4
 
 private final class Counter: Sendable {
     let value: Atomic<Int>
@@ -67,7 +73,7 @@ func competing(tasks: Int, attempt: @escaping @Sendable () async throws -> Bool)
         for _ in 0..<tasks {
             group.addTask {
                 var calls = 0
-                while refused.value.load(ordering: .relaxed) < 2 * requiredChanges || calls < 10 {
+                while refused.value.load(ordering: .relaxed) < requiredRefusals || calls < 10 {
                     guard calls < 2_000, !Task.isCancelled else { return }
                     let counter = try await attempt() ? accepted : refused
                     counter.value.add(1, ordering: .relaxed)
