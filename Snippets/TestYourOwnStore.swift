@@ -1,5 +1,4 @@
 // A custom key-value store that passes the conformance checks.
-import ForgeCoding
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
@@ -44,7 +43,6 @@ print(await suite.run(on: "Draft", having: []) { Draft() })
 final class Notebook: KVStoring {
     // By bytes: strings that Swift considers equal may be different names.
     private let values = Mutex<[[UInt8]: [UInt8]]>([:])
-    private let coder = ValueCoder()
 
     private func bytes(_ name: String, _ operation: KVStoreError.Operation) throws(KVStoreError) -> [UInt8] {
         let bytes = Array(name.utf8)
@@ -62,12 +60,8 @@ final class Notebook: KVStoring {
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
         let name = try bytes(key.name, .set)
-        let encoded: [UInt8]
-        do {
-            encoded = try coder.encode(value)
-        } catch {
-            throw KVStoreError(.unencodable, .set, key: key.name, underlying: CodingFailure(.encode, describing: error))
-        }
+        // Not under the lock: this runs the code of the value, which may read the store.
+        let encoded = try key.encode(value)
         values.withLock { $0[name] = encoded }
     }
 
@@ -90,13 +84,7 @@ final class Notebook: KVStoring {
 extension Notebook: KVRawStoring {
     func read<T>(_ key: KVKey<T>) throws -> T? {
         let name = try bytes(key.name, .read)
-        guard let encoded = values.withLock({ $0[name] }) else { return nil }
-        do {
-            return try coder.decode(T.self, from: encoded)
-        } catch {
-            throw KVStoreError(
-                .undecodable, .read, key: key.name, underlying: CodingFailure(.decode, describing: error))
-        }
+        return try values.withLock { $0[name] }.map { try key.decode($0) }
     }
 
     func keys() throws -> [String] {

@@ -173,7 +173,7 @@ public struct FileStoreError: Error, Sendable {
     }
 }
 
-/// A cause of another module, whose description has neither keys nor content.
+/// A cause whose description has no content of files.
 package protocol FileStoreCause: Error, CustomStringConvertible {}
 
 extension FileStoreError: CustomStringConvertible {

@@ -4,7 +4,10 @@ public import Foundation
 /// A store of files: bytes under keys such as `avatars/current.jpg`.
 ///
 /// A key is a relative path whose components are separated by single slashes. Saving a file creates its directories; a
-/// key names a file or a directory, never both. Depend on `any FileStoring`; pass a ``DiskFileStore`` in the app and an
+/// key names a file or a directory, never both. Every call but ``exists(_:)`` refuses an invalid key with
+/// ``FileStoreError/Code/invalidKey(_:)``; `RelativeKey` of `ForgeFileSystem` validates keys. A call for a key below a file,
+/// such as `a/b` or `a/b/c` where `a` is a file, fails with ``FileStoreError/Code/notDirectory``, and one for the content
+/// of a directory with ``FileStoreError/Code/isDirectory``. Depend on `any FileStoring`; pass a ``DiskFileStore`` in the app and an
 /// ``InMemoryFileStore`` in tests.
 ///
 /// A custom store must implement only the first six requirements; the others have default implementations built on
@@ -227,10 +230,10 @@ extension FileStoring {
 }
 
 /// A store has listed a key in a directory of which it is no child.
-private struct NotAChild: Error, CustomStringConvertible {
+private struct NotAChild: FileStoreCause {
     var directory: String
 
-    var description: String { "listed in \(directory.debugDescription), but not a child of it" }
+    var description: String { "listed in \(POSIXPath(String(directory.prefix(200)))), but not a child of it" }
 }
 
 /// Codable values as JSON files.

@@ -119,6 +119,32 @@ struct FileSystemConformanceTests {
     }
 
     @Test(
+        "times of accesses, processes, watches and signals in memory",
+        arguments: ConformanceChecks.fileSystemAccessTimes + ConformanceChecks.fileSystemProcesses
+            + ConformanceChecks.fileSystemWatching + ConformanceChecks.fileSystemSignals)
+    func processes(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        var options = InMemoryFileSystem.Options()
+        if check.needs.contains(.watchLimits) { (options.maximumWatchCount, options.maximumQueuedEventCount) = (8, 8) }
+        let fileSystem = InMemoryFileSystem(options: options)
+        var subject = try inMemorySubject(fileSystem)
+        subject.startProcess = {
+            let process = fileSystem.process()
+            return (process, { process.endProcess() })
+        }
+        (subject.maximumWatchCount, subject.maximumQueuedEventCount) = (8, 8)
+        try await check.run(on: subject)
+    }
+
+    @Test(
+        "watches of directories of the system",
+        arguments: ConformanceChecks.fileSystemWatching.filter { $0.needs == [.directoryWatches] })
+    func systemWatching(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        try await check.run(on: FileSystemUnderTest(SystemFileSystem(), root: directory.path))
+    }
+
+    @Test(
         "extended attributes of the system", arguments: ConformanceChecks.fileSystemExtendedAttributes,
         ["/tmp", "/dev/shm"])
     func systemExtendedAttributes(_ check: ConformanceCheck<FileSystemUnderTest>, in parent: String) async throws {

@@ -76,8 +76,8 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Updates the access time as Linux does by default (`relatime`): only if the last one is older than the content,
-    /// or older than a day.
+    /// Updates the access time as Linux does by default (`relatime`): only if the last one is not newer than the content
+    /// and the attributes. The update of one that is older than a day is not simulated.
     mutating func noteAccess(_ index: Int) {
         let accessed = inodes[index].accessed
         guard accessed <= inodes[index].modified || accessed <= inodes[index].changed, !isReadOnly(index) else {

@@ -75,6 +75,35 @@ public struct KVKey<Value: Codable & Sendable>: Sendable {
     public static var maximumNameLength: Int { KeyName.maximumLength }
 }
 
+/// The encoding of values, for stores of your own.
+extension KVKey {
+    /// The bytes of a value as every store of this package keeps them: its encoding by `ForgeCoding`, in an envelope
+    /// with ``schemaVersion``.
+    ///
+    /// - Throws: ``KVStoreError`` with the code `.unencodable` and the operation `.set`, without the value.
+    /// - Complexity: O(*n*) for *n* bytes. Runs `encode(to:)` of the type, so call it with no lock held.
+    public func encode(_ value: Value) throws(KVStoreError) -> [UInt8] {
+        do {
+            return try ValueTable.encode(value, for: self)
+        } catch {
+            throw KVStoreError(.unencodable, .set, key: name, underlying: error)
+        }
+    }
+
+    /// The value that bytes contain, migrated if they are of an earlier version.
+    ///
+    /// - Throws: ``KVStoreError`` with the operation `.read`: `.newerSchema(version:)` for a later version than
+    ///   ``schemaVersion``; `.undecodable` for another type, a version without a migration, and anything else.
+    /// - Complexity: O(*n*) for *n* bytes. Runs `init(from:)` of the type, so call it with no lock held.
+    public func decode(_ bytes: [UInt8]) throws(KVStoreError) -> Value {
+        do {
+            return try ValueTable.decode(bytes, as: self)
+        } catch {
+            throw KVStoreError(decoding: error, .read, key: name)
+        }
+    }
+}
+
 /// Keys are equal if their names are; migrations are not compared.
 extension KVKey: Hashable {
     public static func == (left: KVKey, right: KVKey) -> Bool { left.identity == right.identity }

@@ -282,6 +282,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 
     /// Commits a batch whose values expire at an instant that is computed from their expiration so far.
     private func commit(_ batch: KVBatch, expiration: (_ old: Date?) -> Date?) throws {
+        try batch.validateNames()
         try exclusively {
             while true {
                 do {

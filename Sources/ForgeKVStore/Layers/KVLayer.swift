@@ -199,6 +199,7 @@ extension FallbackKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 
     /// Applies changes to the base store; a requirement applies to the visible value, including a default.
     public func commit(_ batch: KVBatch) throws {
+        try batch.validateNames()
         var inner = KVBatch()
         for (change, type) in zip(batch.changes, batch.types) { inner.append(change, type) }
         for requirement in batch.requirements {

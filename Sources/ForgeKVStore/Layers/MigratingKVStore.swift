@@ -211,6 +211,7 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
     }
 
     public func commit(_ batch: KVBatch) throws {
+        try batch.validateNames()
         try writing.withLock {
             for requirement in batch.requirements { try copy(requirement.name) }
             var removed: [String] = []

@@ -378,13 +378,7 @@ extension KVEntry {
     /// The decoded value.
     ///
     /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if it is not of the key's type.
-    public func value<T>(of key: KVKey<T>) throws(KVStoreError) -> T {
-        do {
-            return try ValueTable.decode(bytes, as: key)
-        } catch {
-            throw KVStoreError(decoding: error, .read, key: key.name)
-        }
-    }
+    public func value<T>(of key: KVKey<T>) throws(KVStoreError) -> T { try key.decode(bytes) }
 }
 
 extension KVBatch {

@@ -83,6 +83,12 @@ public struct KVBatch: Sendable {
         return batch
     }
 
+    /// Throws `.invalidKey` if a name is too long, for a layer that looks at names before its base store does.
+    func validateNames() throws(KVStoreError) {
+        for requirement in requirements { try KeyName(requirement.name).validate(.batch, in: nil) }
+        for change in changes { try KeyName(change.name).validate(.batch, in: nil) }
+    }
+
     /// Adds a condition: the key has a value of this revision or, if nil, is absent.
     public mutating func require<T>(_ key: KVKey<T>, revision: UInt64?) { require(key.name, revision: revision) }
 
@@ -97,8 +103,10 @@ public struct KVEntry: Hashable, Sendable {
     /// The encoded value in its envelope, as written by `ForgeCoding`.
     public var bytes: [UInt8]
 
-    /// The number of the write that stored it, which increases with every write to the store; each change of a batch
-    /// counts as one. A store on disk continues counting when reopened.
+    /// The number of the write that stored it, which increases with every write to the store, removals included, and
+    /// belongs to no other write; each change of a batch counts as one, in their order. So a value that is set again
+    /// after its removal has a greater revision than before. A write that changes nothing, such as the removal of an
+    /// absent name, may be counted or not. A store on disk continues counting when reopened.
     public var revision: UInt64
 
     /// Creates an entry.

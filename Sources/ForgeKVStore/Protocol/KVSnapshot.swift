@@ -45,12 +45,7 @@ public struct KVSnapshot: Sendable {
     ///
     /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value is not of the key's type.
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        guard let entry = content.entry(of: key.identity) else { return nil }
-        do {
-            return try ValueTable.decode(entry.bytes, as: key)
-        } catch {
-            throw KVStoreError(decoding: error, .read, key: key.name)
-        }
+        try content.entry(of: key.identity).map { try key.decode($0.bytes) }
     }
 }
 

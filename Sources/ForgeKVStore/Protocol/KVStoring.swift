@@ -6,6 +6,12 @@ import Logging
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
 /// keep their promises. A custom store needs five calls; `read`, `report` and `subscribe` have defaults.
 ///
+/// A name longer than ``KVKey/maximumNameLength`` is absent: ``KVStoring/get(_:)`` returns nil and
+/// ``KVStoring/contains(_:)`` false. All other calls that take a name refuse it with `.invalidKey`.
+///
+/// The code of a value, which is its `encode(to:)`, its `init(from:)` and the migrations of its key, may read the store: a
+/// store does not run it while it holds a lock that a read needs.
+///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
 /// same object.
@@ -33,8 +39,8 @@ public protocol KVStoring: Sendable {
 
     /// The value of a key; nil only if it is absent.
     ///
-    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` if the store cannot
-    ///   be read. The default forwards to ``KVStoring/get(_:)`` and so cannot tell these from an absent key.
+    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.newerSchema(version:)` if it is of a
+    ///   later version than the key's, `.unavailable` if the store cannot be read; the value is kept. The default forwards to ``KVStoring/get(_:)`` and so cannot tell these from an absent key.
     func read<T>(_ key: KVKey<T>) throws -> T?
 
     /// Reports a problem of a call that cannot throw, such as an assignment to a ``Setting``, to the store's handler, on
@@ -112,8 +118,9 @@ public protocol KVTransactionalStoring: KVRawStoring {
 
     /// Applies the changes of a batch atomically if its requirements hold.
     ///
-    /// - Throws: ``KVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code is
-    ///   `.durabilityUnknown`.
+    /// - Throws: ``KVStoreError`` with the operation `.batch`: `.invalidKey` if the name of a change or of a requirement
+    ///   is too long, also if a requirement does not hold; `.conflict`, with the name as the key, if one does not.
+    ///   Nothing was changed unless the code is `.durabilityUnknown`.
     func commit(_ batch: KVBatch) throws
 
     /// Waits until every earlier write is durable against a power cut.

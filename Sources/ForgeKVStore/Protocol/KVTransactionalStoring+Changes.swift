@@ -7,12 +7,7 @@ extension KVTransactionalStoring {
     ///
     /// - Throws: ``KVStoreError``, as by ``KVStoring/read(_:)``.
     public func versioned<T>(_ key: KVKey<T>) throws -> (value: T, revision: UInt64)? {
-        guard let entry = try entry(named: key.name) else { return nil }
-        do {
-            return (try ValueTable.decode(entry.bytes, as: key), entry.revision)
-        } catch {
-            throw KVStoreError(decoding: error, .read, key: key.name)
-        }
+        try entry(named: key.name).map { (try key.decode($0.bytes), $0.revision) }
     }
 
     /// Updates a value atomically: no other write occurs between reading and writing.

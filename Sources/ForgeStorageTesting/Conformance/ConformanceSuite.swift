@@ -183,7 +183,9 @@ extension ConformanceSuite where Subject == FileSystemUnderTest {
             ConformanceChecks.fileSystemDevices, ConformanceChecks.fileSystemDescriptors,
             ConformanceChecks.fileSystemPermissions, ConformanceChecks.fileSystemLinkLimit,
             ConformanceChecks.fileSystemExtendedAttributes, ConformanceChecks.fileSystemCaseInsensitive,
-            ConformanceChecks.fileSystemNormalisationInsensitive,
+            ConformanceChecks.fileSystemNormalisationInsensitive, ConformanceChecks.fileSystemAccessTimes,
+            ConformanceChecks.fileSystemProcesses, ConformanceChecks.fileSystemWatching,
+            ConformanceChecks.fileSystemSignals,
         ]
         return Self("file system", lists.flatMap { $0 })
     }
@@ -367,6 +369,22 @@ extension ConformanceCapability {
 
     /// Files have extended attributes that their owner defines.
     public static let extendedAttributes = ConformanceCapability("extended attributes")
+
+    /// A read updates the time of access if it is older than the last change, as with the option `relatime` of Linux.
+    public static let accessTimes = ConformanceCapability("times of accesses")
+
+    /// Another process can be started and ended (``FileSystemUnderTest/startProcess``).
+    public static let processes = ConformanceCapability("processes that can be ended")
+
+    /// Directories can be watched.
+    public static let directoryWatches = ConformanceCapability("watches of directories")
+
+    /// The limits of watches are small enough for a check to reach them (``FileSystemUnderTest/maximumWatchCount``,
+    /// ``FileSystemUnderTest/maximumQueuedEventCount``).
+    public static let watchLimits = ConformanceCapability("limits of watches")
+
+    /// The file system has signals of files (`makeSignal(of:)`).
+    public static let signals = ConformanceCapability("signals of files")
 
     /// `A` and `a` are the same name.
     public static let caseInsensitivity = ConformanceCapability("names of any case")

@@ -1,5 +1,6 @@
+import ForgeFileStore
 import ForgeStorage
-import Foundation
+package import Foundation
 
 /// Throws a violation with both values unless they are equal.
 package func expectEqual<Value: Equatable>(
@@ -7,7 +8,37 @@ package func expectEqual<Value: Equatable>(
     line: UInt = #line
 ) throws {
     guard actual != expected else { return }
-    throw ConformanceViolation("\(what()): expected \(expected), got \(actual)", file: file, line: line)
+    throw ConformanceViolation("\(what()): expected \(shown(expected)), got \(shown(actual))", file: file, line: line)
+}
+
+/// Throws a violation with the sizes and the first difference unless both have the same bytes.
+package func expectEqual(
+    _ actual: Data?, _ expected: Data, _ what: @autoclosure () -> String, file: StaticString = #fileID,
+    line: UInt = #line
+) throws {
+    guard actual != expected else { return }
+    guard let actual else {
+        throw ConformanceViolation("\(what()): expected \(shown(expected)), got nil", file: file, line: line)
+    }
+    var text = "\(what()): expected \(shown(expected)), got \(shown(actual))"
+    if max(actual.count, expected.count) > Shown.byteCount {
+        let offset = zip(actual, expected).enumerated().first { $1.0 != $1.1 }?.offset
+        text += "; the first difference is at byte \(offset ?? min(actual.count, expected.count))"
+    }
+    throw ConformanceViolation(text, file: file, line: line)
+}
+
+/// Throws a violation with the missing and the unexpected elements unless both sets are equal.
+package func expectEqual(
+    _ actual: Set<String>, _ expected: Set<String>, _ what: @autoclosure () -> String, file: StaticString = #fileID,
+    line: UInt = #line
+) throws {
+    guard actual != expected else { return }
+    let missing = shown(expected.subtracting(actual).sorted())
+    let surplus = shown(actual.subtracting(expected).sorted())
+    throw ConformanceViolation(
+        "\(what()): expected \(expected.count), got \(actual.count): without \(missing), and besides \(surplus)",
+        file: file, line: line)
 }
 
 /// Throws a violation unless `condition` holds.
@@ -33,6 +64,37 @@ package func expectError<Failure: Error, Result>(
     }
     let returned = result is Void ? "" : " and it returned \(result)"
     throw ConformanceViolation("\(what): expected \(type), but nothing was thrown\(returned)", file: file, line: line)
+}
+
+/// A value as text that differs for different values, and is short.
+func shown<Value>(_ value: Value) -> String {
+    switch value {
+    case let bytes as Data: Shown.text(bytes)
+    case let file as StoredFile: Shown.text(file)
+    case let files as [StoredFile] where Value.self is [StoredFile].Type:
+        "[" + files.map { Shown.text($0) }.joined(separator: ", ") + "]"
+    case let date as Date: "\(date.timeIntervalSince1970) s since 1970"
+    case let text as String: text.escaped
+    case let texts as [String] where Value.self is [String].Type:
+        "[" + texts.map(\.escaped).joined(separator: ", ") + "]"
+    default: "\(value)"
+    }
+}
+
+private enum Shown {
+    /// The maximum number of bytes that are shown.
+    static let byteCount = 16
+
+    static func text(_ bytes: Data) -> String {
+        let hex = bytes.prefix(byteCount).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }
+        return "\(bytes.count) bytes" + (hex.isEmpty ? "" : " (\(hex.joined(separator: " "))")
+            + (bytes.count > byteCount ? " …)" : hex.isEmpty ? "" : ")")
+    }
+
+    static func text(_ file: StoredFile) -> String {
+        "\(file.kind) \(file.key.escaped) of \(file.sizeInBytes) bytes, modified \(shown(file.modified))"
+            + (file.revision.map { ", revision \($0)" } ?? "")
+    }
 }
 
 extension String {

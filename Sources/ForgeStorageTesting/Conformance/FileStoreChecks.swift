@@ -41,7 +41,7 @@ extension ConformanceChecks {
             for size in [1, 255, 256, 4_095, 4_096, 4_097, 65_537, 262_144, 262_145, 1_048_577] {
                 let content = Data.patterned(count: size)
                 try await store.save(content, to: "bytes")
-                try expect(try await store.load("bytes") == content, "\(size) bytes should come back unchanged")
+                try expectEqual(try await store.load("bytes"), content, "load(bytes) after save(to: bytes)")
             }
         },
         FileStoreCheck("a slice of data is saved as the slice") { store in
@@ -159,6 +159,18 @@ extension ConformanceChecks {
             let first = try await store.info("a").modified
             try await store.save(Data("2".utf8), to: "a")
             try expect(try await store.info("a").modified >= first, "the time of modification should not go back")
+        },
+        FileStoreCheck("a save that replaces a file has a time of its own") { store in
+            try await store.save(Data("1".utf8), to: "a")
+            let first = try await store.info("a").modified
+            // The clock of a file system may have steps of two seconds.
+            for milliseconds in [0, 1, 4, 20, 100, 500, 2_500] {
+                try await Task.sleep(for: .milliseconds(milliseconds))
+                try await store.save(Data("2".utf8), to: "a")
+                if try await store.info("a").modified > first { return }
+            }
+            throw ConformanceViolation(
+                "info(a).modified after saves for 3 s: expected a later time, got \(shown(first))")
         },
     ]
 }

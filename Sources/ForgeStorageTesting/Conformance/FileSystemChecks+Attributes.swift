@@ -108,6 +108,39 @@ extension ConformanceChecks {
             try tree.fileSystem.truncate(.path(tree("f")), to: 8)
             try expect(try tree.status("f").modified != old, "modified")
         },
+        holds("a call that changes a file's content, size or attributes changes its change time") { tree in
+            let file = FileReference.path(tree("f"))
+            let calls: [(String, (Descriptor) throws -> Void)] = [
+                ("write", { _ = try tree.write($0, "x") }),
+                ("truncate", { try tree.fileSystem.truncate(.descriptor($0), to: 3) }),
+                ("allocate behind the end", { try tree.fileSystem.allocate($0, at: 0, length: 100_000) }),
+                ("setOwner", { _ in try tree.fileSystem.setOwner(nil, group: GroupID(34), of: file) }),
+                ("setTimes", { _ in try tree.fileSystem.setTimes(accessed: nil, modified: old, of: file) }),
+                ("link", { _ in try tree.fileSystem.link(tree("f"), to: tree("second")) }),
+                ("unlink of another name", { _ in try tree.fileSystem.unlink(tree("second")) }),
+            ]
+            for (name, call) in calls {
+                let before = try tree.status("f").changed
+                try waitForClock(tree, after: before)
+                try tree.opening(tree("f"), .readWrite) { try call($0) }
+                let after = try tree.status("f").changed
+                try expect(
+                    after > before, "the change time after \(name): expected a later one than \(before), got \(after)")
+            }
+        },
+        holds("an existing file is truncated by an open only if that is asked for, and has new times then") { tree in
+            try setOldTimes(tree, "f")
+            try tree.open("f", .readWrite, [.create])
+            try expectEqual(try tree.status("f").modified, old, "modified after open(f, .readWrite, [.create])")
+            try expectEqual(try tree.content("f"), "content", "the content after open(f, .readWrite, [.create])")
+            try tree.open("f", .writeOnly, [.create, .truncate])
+            try expect(try tree.status("f").modified != old, "modified after open(f, .writeOnly, [.create, .truncate])")
+        },
+        holds("a process owns the files that it creates, and has random bits") { tree in
+            try expectEqual(try tree.status("f").owner, tree.fileSystem.effectiveUser, "the owner of a new file")
+            let bits = Set((0..<100).map { _ in tree.fileSystem.randomBits() })
+            try expectEqual(bits.count, 100, "different results of 100 calls of randomBits()")
+        },
         holds("special files have names and types") { tree in
             for (name, type) in [("fifo", FileType.fifo), ("socket", .socket), ("plain", .regular)] {
                 try tree.fileSystem.createNode(

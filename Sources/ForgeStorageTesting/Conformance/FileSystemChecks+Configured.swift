@@ -1,5 +1,7 @@
+import Dispatch
 import ForgeFileSystem
 import Foundation
+import Synchronization
 import SystemPackage
 
 extension ConformanceChecks {
@@ -34,6 +36,37 @@ extension ConformanceChecks {
                 }
             }
             try expectEqual(try fill(tree, "next"), written, "the space after it was closed")
+        },
+        holds("a block that is allocated can be filled on a full device, and a write across its end is short") { tree in
+            try fill(tree, "big")
+            try tree.opening(tree("f"), .writeOnly) { descriptor in
+                try expectEqual(try tree.write(descriptor, "more", at: 7), 4, "bytes written behind the end of f")
+                let count = try tree.write(descriptor, block + block, at: 11)
+                try expect(
+                    (1..<2 * block.utf8.count).contains(count), "a write of 8,192 bytes: expected fewer, got \(count)")
+                try expectEqual(try tree.status("f").sizeInBytes, Int64(11 + count), "the size of f")
+                try expect(try tree.content("f") == "contentmore" + block.prefix(count), "the content of f")
+                try tree.expectErrno(.noSpace, "a write behind the allocated block") {
+                    try tree.write(descriptor, "x", at: 1 << 20)
+                }
+            }
+        },
+        holds("reserved space can be written on a full device") { tree in
+            try tree.opening(tree("reserved"), .readWrite, [.create]) { descriptor in
+                try tree.fileSystem.allocate(descriptor, at: 0, length: 8_192)
+                try fill(tree, "big")
+                try expectEqual(
+                    try tree.write(descriptor, block + block, at: 0), 8_192, "bytes written to reserved space")
+            }
+        },
+        holds("the space of truncated, replaced and removed files is free again") { tree in
+            let written = try fill(tree, "first")
+            try tree.fileSystem.truncate(.path(tree("first")), to: 0)
+            try expectEqual(try fill(tree, "second"), written, "bytes that fit after a file was truncated")
+            try tree.fileSystem.rename(tree("first"), to: tree("second"))
+            try expectEqual(try fill(tree, "third"), written, "bytes that fit after a file was replaced")
+            try tree.fileSystem.unlink(tree("third"))
+            try expectEqual(try fill(tree, "fourth"), written, "bytes that fit after a file was removed")
         },
         holds("files can be renamed, removed and truncated on a full device") { tree in
             try fill(tree, "big")
@@ -194,217 +227,126 @@ extension ConformanceChecks {
 }
 
 extension ConformanceChecks {
-    /// Checks of access permissions; the file system under test must offer access as another user.
-    public static let fileSystemPermissions: [ConformanceCheck<FileSystemUnderTest>] = permissions.map {
-        $0.needing(.otherUsers)
+    /// The times of accesses, on a file system that notes them like Linux with `relatime`.
+    public static let fileSystemAccessTimes: [ConformanceCheck<FileSystemUnderTest>] = accessTimes.map {
+        $0.needing(.accessTimes)
     }
 
-    private static let permissions: [ConformanceCheck<FileSystemUnderTest>] = [
-        forbids("a user cannot create a file in another user's directory", .permissionDenied) {
-            try $0.fileSystem.createDirectory($0("d/new"))
-        },
-        forbids("a user cannot unlink a file in another user's directory", .permissionDenied) {
-            try $0.fileSystem.unlink($0("d/x"))
-        },
-        forbids("a lookup in a directory without search permission fails", .permissionDenied, mode: 0o744) {
-            _ = try $0.status("d/x")
-        },
-        forbids("a directory without read permission is not opened", .permissionDenied, mode: 0o711) {
-            try $0.open("d")
-        },
-        asOtherUser("names can be looked up in a directory without read permission", mode: 0o711) {
-            _ = try $0.status("d/x")
-        },
-        asOtherUser("names can be listed in a directory without search permission", mode: 0o744) {
-            try expectEqual(try $0.list("d").sorted(), ["s", "x"], "the listing")
-        },
-        forbids("another's private file is not opened", .permissionDenied) { try $0.open("d/x") },
-        forbids("a user does not unlink another's file in a sticky directory", .notPermitted, mode: 0o1777) {
-            try $0.fileSystem.unlink($0("d/x"))
-        },
-        forbids("a user does not replace another's file in a sticky directory", .notPermitted, mode: 0o1777) { tree in
-            try tree.create("d/own")
-            defer { remove(tree, "d/own") }
-            try tree.fileSystem.rename(tree("d/own"), to: tree("d/x"))
-        },
-        asOtherUser("a user removes their own file in a sticky directory", mode: 0o1777) { tree in
-            try tree.create("d/own")
-            try expectEqual(try tree.status("d/own").owner, user, "the owner")
-            try tree.fileSystem.unlink(tree("d/own"))
-        },
-        forbids("a user does not change the mode of another's file", .notPermitted) {
-            try $0.fileSystem.setPermissions(FilePermissions(rawValue: 0o777), of: .path($0("d/x")))
-        },
-        forbids("a user does not change the times of another's file", .notPermitted) {
-            try $0.fileSystem.setTimes(accessed: nil, modified: FileTime(seconds: 1), of: .path($0("d/x")))
-        },
-        forbids("a user does not give away or take over a file", .notPermitted) { tree in
-            let file = FileReference.path(tree("d/x"))
-            try tree.expectErrno(.notPermitted, "the group") {
-                try tree.fileSystem.setOwner(nil, group: group, of: file)
-            }
-            try tree.fileSystem.setOwner(user, group: nil, of: file)
-        },
-        forbids("a user does not truncate another's file", .permissionDenied) {
-            try $0.fileSystem.truncate(.path($0("d/x")), to: 0)
-        },
-        forbids("an existing target is reported before missing permission", .fileExists) {
-            try $0.fileSystem.createDirectory($0("d/x"))
-        },
-        forbids("a missing file is reported before missing permission", .noSuchFileOrDirectory) {
-            try $0.fileSystem.unlink($0("d/missing"))
-        },
-        forbids("creating a device node needs privileges", .notPermitted, mode: 0o777) {
-            try $0.fileSystem.createNode(
-                $0("d/null"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
-                deviceNumber: 0x103)
-        },
-        asOtherUser("creating a Linux whiteout (device 0:0) needs no privileges", mode: 0o777) { tree in
-            guard !tree.isDarwin else { return }
+    private static let accessTimes: [FileSystemCheck] = [
+        holds("an access is noted if the last one is older than the last change, and only then") { tree in
+            let descriptor = try tree.fileSystem.open(tree("f"), .readWrite)
+            let pipe = "pipe"
             try tree.fileSystem.createNode(
-                tree("d/hidden"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
-                deviceNumber: 0)
-            try tree.expectErrno(.notPermitted, "a block device of that number") {
-                try tree.fileSystem.createNode(
-                    tree("d/block"), at: .workingDirectory, type: .blockSpecial, permissions: .ownerReadWrite,
-                    deviceNumber: 0)
+                tree(pipe), at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+            let fifo = try tree.fileSystem.open(tree(pipe), .readWrite, options: [.nonBlocking])
+            let accesses: [(call: String, name: String, access: () throws -> Void)] = [
+                ("read(f)", "f", { _ = try tree.read(descriptor, 1, at: 0) }),
+                ("map(f)", "f", { _ = try tree.fileSystem.map(descriptor, at: 0, count: 1) }),
+                ("entries(d)", "d", { _ = try tree.list("d") }),
+                ("readSymbolicLink(sf)", "sf", { _ = try tree.fileSystem.readSymbolicLink(tree("sf")) }),
+                ("status(sf/) through a link", "sd", { _ = try tree.status("sd/") }),
+                (
+                    "read(pipe)", pipe,
+                    {
+                        try tree.write(fifo, "x")
+                        _ = try tree.read(fifo, 1)
+                    }
+                ),
+            ]
+            let past = FileTime(seconds: 1_000_000)
+            for (call, name, access) in accesses {
+                let file = FileReference.path(tree(name), followsSymbolicLinks: false)
+                try tree.fileSystem.setTimes(accessed: past, modified: past, of: file)
+                try access()
+                let noted = try tree.status(name).accessed
+                try expect(
+                    noted > past, "the time of access after \(call): expected a later one than \(past), got \(noted)")
             }
-            try tree.ownersFileSystem.unlink(tree("d/hidden"))
-        },
-        asOtherUser("group permissions apply to members of the group", mode: 0o755) { tree in
-            let file = FileReference.path(tree("d/x"))
-            let owner = tree.ownersFileSystem
-            try owner.setOwner(nil, group: group, of: file)
-            try owner.setPermissions(FilePermissions(rawValue: 0o640), of: file)
-            try tree.open("d/x", .readOnly)
-            try tree.expectErrno(.permissionDenied, "writing") { try tree.open("d/x", .writeOnly) }
-        },
-        asOtherUser("only the first matching class applies: an owner without permission has none", mode: 0o777) {
-            tree in
-            try tree.create("d/own")
-            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o077), of: .path(tree("d/own")))
-            try tree.expectErrno(.permissionDenied, "the owner") { try tree.open("d/own") }
-        },
-        asOtherUser("a file created without write permission can be written through its descriptor", mode: 0o777) {
-            tree in
-            try tree.opening(tree("d/own"), .writeOnly, [.create], permissions: .ownerRead) { try tree.write($0, "x") }
-            try tree.expectErrno(.permissionDenied, "a second open") { try tree.open("d/own", .writeOnly) }
-        },
-        asOtherUser("a write by an unprivileged user clears the set-user-ID bit", mode: 0o777) { tree in
-            try tree.create("d/own")
-            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
-            try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }
-            try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
-        },
-        asOtherUser("a user may name the present owner of an own file, but no other", mode: 0o777) { tree in
-            try tree.create("d/own")
-            let file = FileReference.path(tree("d/own"))
-            try tree.fileSystem.setOwner(user, group: nil, of: file)
-            try tree.fileSystem.setOwner(user, group: group, of: file)
-            try expectEqual(try tree.status("d/own").group, group, "the group")
-            for other in [UserID(0), UserID(1)] {
-                try tree.expectErrno(.notPermitted, "setOwner(\(other.rawValue))") {
-                    try tree.fileSystem.setOwner(other, group: nil, of: file)
+            let file = FileReference.path(tree("f"))
+            let future = FileTime(seconds: 10_000_000_000)
+            try tree.fileSystem.setTimes(accessed: future, modified: past, of: file)
+            _ = try tree.read(descriptor, 1, at: 0)
+            try expectEqual(try tree.status("f").accessed, future, "the time of access after it was noted, and read(f)")
+            try tree.fileSystem.setTimes(accessed: past, modified: past, of: file)
+            _ = try tree.read(descriptor, 0, at: 0)
+            try tree.write(descriptor, "x", at: 0)
+            try expectEqual(
+                try tree.status("f").accessed, past, "the time of access after a write and a read of 0 bytes")
+            for descriptor in [descriptor, fifo] { try tree.fileSystem.close(descriptor) }
+        }
+    ]
+
+    /// The end of a process; the subject can start one.
+    public static let fileSystemProcesses: [ConformanceCheck<FileSystemUnderTest>] = processes.map {
+        $0.needing(.processes)
+    }
+
+    private static let processes: [FileSystemCheck] = [
+        holds("the end of a process closes its files and releases their locks") { tree in
+            let (other, end) = try startProcess(tree)
+            let (first, second) = (
+                try other.open(tree("f"), .readWrite), try other.open(tree("d"), options: [.directory])
+            )
+            try other.lock(first, .exclusive, waiting: false)
+            try other.lock(second, .shared, waiting: false)
+            try tree.fileSystem.unlink(tree("f"))
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                try tree.expectErrno(.resourceTemporarilyUnavailable, "lock(d, .exclusive) beside a shared lock") {
+                    try tree.fileSystem.lock(directory, .exclusive, waiting: false)
+                }
+                end()
+                try tree.fileSystem.lock(directory, .exclusive, waiting: false)
+            }
+            for descriptor in [first, second] {
+                try tree.expectErrno(.badFileDescriptor, "status of a descriptor after the end of its process") {
+                    _ = try other.status(of: .descriptor(descriptor))
                 }
             }
-            try expectEqual(try tree.status("d/own").owner, user, "the owner")
         },
-        asOtherUser("a write by a privileged user keeps the set-user-ID bit", mode: 0o755) { tree in
-            let owner = tree.ownersFileSystem
-            try owner.setPermissions(FilePermissions(rawValue: 0o4755), of: .path(tree("d/x")))
-            let file = try owner.open(tree("d/x"), .writeOnly)
-            try owner.closing(file) { () throws(FileSystemError) in try owner.writeBytes([1], to: file) }
-            try expectEqual(try tree.status("d/x").permissions.rawValue, 0o4755, "the permissions")
-        },
-        asOtherUser("a user sets no set-group-ID bit on a file of a group of others", mode: 0o2777) { tree in
-            // Darwin refuses the call.
-            guard !tree.isDarwin else { return }
-            try tree.create("d/own")
-            try expect(try tree.status("d/own").group != group, "the file has the group of its directory")
-            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
-            try expectEqual(try tree.status("d/own").permissions.rawValue, 0o4755, "the permissions")
-        },
-        asOtherUser("a file created in a set-group-id directory gets its group", mode: 0o2777) { tree in
-            let directory = try tree.status("d").group
-            try tree.create("d/own")
-            try tree.fileSystem.createDirectory(tree("d/below"))
-            try expectEqual(try tree.status("d/own").group, directory, "the file's group")
-            try expect(try tree.status("d/below").permissions.contains(.setGroupID), "the directory passes it on")
-        },
-        forbids("moving a directory to a new parent needs write permission", .permissionDenied, mode: 0o777) { tree in
-            try tree.fileSystem.rename(tree("d/s"), to: tree("e/s"))
-        },
-    ]
-
-    private static let user = UserID(1234)
-    private static let group = GroupID(2345)
-
-    private static func forbids(
-        _ description: String, _ errno: Errno, mode: FilePermissions.RawValue = 0o755,
-        _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
-    ) -> FileSystemCheck {
-        asOtherUser(description, mode: mode) { visitor in
-            let before = try visitor.snapshot().filter { !$0.hasPrefix("./d ") }
-            try visitor.expectErrno(errno, description) { try body(visitor) }
-            let after = try visitor.snapshot().filter { !$0.hasPrefix("./d ") }
-            try expectEqual(after, before, "\(description): the tree after the failure")
-        }
-    }
-
-    /// Runs `body` as another user in a tree with a directory `d` of this mode that holds a private file `x`, and a
-    /// world-writable `e`.
-    private static func asOtherUser(
-        _ description: String, mode: FilePermissions.RawValue,
-        _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
-    ) -> FileSystemCheck {
-        holds(description) { tree in
-            guard let asUser = tree.subject.asUser else { throw ConformanceViolation("no way to be another user") }
-            try tree.create("d/x", "private")
-            try tree.fileSystem.setPermissions(.ownerReadWrite, of: .path(tree("d/x")))
-            let permissions = FilePermissions(rawValue: mode)
-            try tree.fileSystem.setPermissions(permissions, of: .path(tree("d")))
-            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o777), of: .path(tree("e")))
-            try body(tree.seen(through: asUser(user, group)))
-        }
-    }
-
-    private static func remove(_ tree: FileSystemFixture, _ name: String) {
-        do { try tree.ownersFileSystem.unlink(tree(name)) } catch _ {}
-    }
-}
-
-extension ConformanceChecks {
-    /// The modes of files that recipes create: the requested mode, never the rights of another file's owner.
-    static let fileSystemPrivileges: [FileSystemCheck] = [
-        holds("a copied tree has no set-user-ID and no set-group-ID bit") { tree in
-            try tree.create("d/s/x", "tool")
-            let modes: [(name: String, mode: FilePermissions.RawValue)] = [
-                ("s/x", 0o6755), ("s", 0o3775), ("", 0o6711),
-            ]
-            for (name, mode) in modes {
-                try tree.fileSystem.setPermissions(FilePermissions(rawValue: mode), of: .path(tree("d/" + name)))
+        holds("processes do not share descriptors, and share the files") { tree in
+            let (other, end) = try startProcess(tree)
+            defer { end() }
+            try tree.opening(tree("f"), .readWrite) { own in
+                try tree.expectErrno(.badFileDescriptor, "a read of another process's descriptor") {
+                    var bytes = [UInt8](repeating: 0, count: 1)
+                    _ = try bytes.withUnsafeMutableBytes { try other.read(own, into: $0, at: 0) }
+                }
+                try tree.write(own, "C", at: 0)
             }
-            try tree.fileSystem.copyTree(tree("d"), to: tree("copy"))
-            for (name, mode) in modes {
-                let old = try tree.status("d/" + name).permissions
-                try expectEqual(old.rawValue, mode, "the permissions of the original \(name)")
-                let new = try tree.status("copy/" + name).permissions
-                try expectEqual(new.rawValue, mode & 0o1777, "the permissions of the copy \(name)")
-            }
+            try expectEqual(
+                String(decoding: try other.readFile(tree("f")), as: UTF8.self), "Content", "f in the other process")
         },
-        holds("directories have the requested mode, even below a set-group-ID directory") { tree in
-            // Only Linux passes the bit on.
-            guard !tree.isDarwin else { return }
-            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o2777), of: .path(tree("e")))
-            try tree.fileSystem.makeDirectories(tree("e/a/b"))
-            try tree.fileSystem.makeDirectories(tree("e/c"), permissions: FilePermissions(rawValue: 0o2750))
-            try tree.fileSystem.copyTree(tree("d"), to: tree("e/copy"))
-            let modes: [(name: String, mode: FilePermissions.RawValue)] = [
-                ("e/a", 0o700), ("e/a/b", 0o700), ("e/c", 0o2750), ("e/copy", 0o755), ("e/copy/s", 0o755),
-            ]
-            for (name, mode) in modes {
-                try expectEqual(try tree.status(name).permissions.rawValue, mode, "the permissions of \(name)")
+        holds("a process that waits for a lock gets it when the holder ends") { tree in
+            let (other, end) = try startProcess(tree)
+            try other.lock(try other.open(tree("f"), .readWrite), .exclusive, waiting: false)
+            try tree.opening(tree("f"), .readWrite) { own in
+                let (isWaiting, isOver) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+                let failure = Mutex<(any Error)?>(nil)
+                let waiter = tree.fileSystem
+                Thread.detachNewThread {
+                    isWaiting.signal()
+                    do {
+                        try waiter.lock(own, .exclusive, waiting: true)
+                    } catch {
+                        failure.withLock { $0 = error }
+                    }
+                    isOver.signal()
+                }
+                isWaiting.wait()
+                // For the thread to reach the lock; a call that comes too late succeeds as well.
+                Thread.sleep(forTimeInterval: 0.01)
+                end()
+                let call = "lock(f, .exclusive, waiting: true) while its holder ends"
+                try expect(isOver.wait(timeout: .now() + .seconds(10)) == .success, "\(call): no return within 10 s")
+                if let error = failure.withLock({ $0 }) { throw ConformanceViolation("\(call): \(error)") }
             }
         },
     ]
+
+    private static func startProcess(
+        _ tree: FileSystemFixture
+    ) throws -> (fileSystem: any POSIXFileSystem, end: @Sendable () -> Void) {
+        guard let process = tree.subject.startProcess?() else { throw ConformanceViolation("startProcess is nil") }
+        return process
+    }
 }

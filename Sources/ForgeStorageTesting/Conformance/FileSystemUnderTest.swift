@@ -30,6 +30,15 @@ public struct FileSystemUnderTest: Sendable {
     /// An empty directory on another device, for the device checks.
     public var otherDevice: POSIXPath?
 
+    /// Starts another process of the same user, for the checks of processes; its second part ends it as `kill -9` does.
+    public var startProcess: (@Sendable () -> (fileSystem: any POSIXFileSystem, end: @Sendable () -> Void))?
+
+    /// The maximum number of watched directories, at least 3, for the checks of the limits of watches.
+    public var maximumWatchCount: Int?
+
+    /// The maximum number of events that a watch keeps, for the checks of the limits of watches.
+    public var maximumQueuedEventCount: Int?
+
     /// Makes the device read-only, for the read-only checks.
     public var makeReadOnly: (@Sendable () throws -> Void)?
 

@@ -147,31 +147,6 @@ extension ConformanceChecks {
             try expectEqual(try store.update(key, default: []) { $0.append(2) }, [0, 1, 2], "the second update")
             try expectEqual(store.get(key), [0, 1, 2], "get")
         },
-        ConformanceCheck("none of 1,000 updates by 4 threads is lost") { store in
-            let key = KVKey<Int>("a")
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for _ in 0..<4 {
-                    group.addTask { for _ in 0..<250 { try store.update(key, default: 0) { $0 += 1 } } }
-                }
-                try await group.waitForAll()
-            }
-            try expectEqual(store.get(key), 1000, "the sum")
-        },
-        ConformanceCheck("exactly one of 4 threads that create one key succeeds") { store in
-            for round in 0..<20 {
-                let key = KVKey<Int>("\(round)")
-                let winners = try await withThrowingTaskGroup(of: Int?.self) { group in
-                    for writer in 0..<4 {
-                        group.addTask { try store.createIfAbsent(key, value: writer) ? writer : nil }
-                    }
-                    var winners: [Int] = []
-                    for try await winner in group { if let winner { winners.append(winner) } }
-                    return winners
-                }
-                try expectEqual(winners.count, 1, "how many have created \(round)")
-                try expectEqual(store.get(key), winners.first, "the value of \(round)")
-            }
-        },
     ]
 }
 
@@ -302,6 +277,33 @@ extension ConformanceChecks {
             try expectEqual(error.code, .invalidKey, "code")
             try expect(!store.contains(KVKey<Int>("a")), "half of the batch was applied")
         },
+        ConformanceCheck("an error of a batch has the operation batch and the name that it concerns") { store in
+            try store.set(KVKey<Int>("a"), value: 1)
+            let long = String(repeating: "x", count: 1025)
+            let batches: [(call: String, key: String, code: KVStoreError.Code, make: (inout KVBatch) -> Void)] = [
+                ("that requires a to be absent", "a", .conflict, { $0.require("a", revision: nil) }),
+                ("that sets 1,025 bytes", long, .invalidKey, { $0.append(.set(name: long, bytes: [1])) }),
+                ("that removes 1,025 bytes", long, .invalidKey, { $0.append(.remove(name: long)) }),
+                ("that requires 1,025 bytes", long, .invalidKey, { $0.require(long, revision: nil) }),
+                (
+                    "that requires a to be absent and sets 1,025 bytes", long, .invalidKey,
+                    {
+                        $0.require("a", revision: nil)
+                        $0.append(.set(name: long, bytes: [1]))
+                    }
+                ),
+            ]
+            for (call, key, code, make) in batches {
+                var batch = KVBatch()
+                make(&batch)
+                let error = try await expectError(KVStoreError.self, "commit of a batch \(call)") {
+                    try store.commit(batch)
+                }
+                try expectEqual(error.code, code, "the code of a batch \(call)")
+                try expectEqual(error.operation, .batch, "the operation of a batch \(call)")
+                try expectEqual(error.key, key, "the key of a batch \(call)")
+            }
+        },
         ConformanceCheck("making writes durable does not change them") { store in
             let key = KVKey<Int>("a")
             try store.synchronize()
@@ -342,37 +344,6 @@ extension ConformanceChecks {
             try expect(try snapshot.read(b) == nil, "b is in a snapshot from before")
             try store.removeAll()
             try expectEqual(try snapshot.read(a), "one", "a")
-        },
-        ConformanceCheck("a snapshot contains a whole batch or nothing of it") {
-            store in
-            let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
-            try store.batch { batch in
-                try batch.set(a, value: 1000)
-                try batch.set(b, value: 0)
-            }
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask {
-                    for moved in 1...300 {
-                        try store.batch { batch in
-                            try batch.set(a, value: 1000 - moved)
-                            try batch.set(b, value: moved)
-                        }
-                    }
-                }
-                for _ in 0..<2 {
-                    group.addTask {
-                        var last = 0
-                        for _ in 0..<300 {
-                            let snapshot = try store.snapshot()
-                            let moved = try snapshot.read(b) ?? -1
-                            try expectEqual(try (snapshot.read(a) ?? -1) + moved, 1000, "the sum")
-                            try expect(moved >= last, "a later snapshot shows an earlier moment")
-                            last = moved
-                        }
-                    }
-                }
-                try await group.waitForAll()
-            }
         },
     ]
 }

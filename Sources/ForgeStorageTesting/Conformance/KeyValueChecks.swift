@@ -4,7 +4,8 @@ import Foundation
 extension ConformanceChecks {
     /// The promises of a key-value store; each check needs a new, empty store.
     public static let keyValueStore: [ConformanceCheck<any KVStoring>] =
-        keyValuePresence + keyValueTypes + keyValueReadings + keyValueNames + keyValueConcurrency + keyValueErrors
+        keyValuePresence + keyValueTypes + keyValueReadings + keyValueCode + keyValueNames + keyValueConcurrency
+        + keyValueErrors
 
     /// The promises of a key-value store with raw values, those of ``keyValueStore`` included.
     public static let rawKeyValueStore: [ConformanceCheck<any KVRawStoring>] =
@@ -13,6 +14,7 @@ extension ConformanceChecks {
     /// The promises of a transactional key-value store, those of ``rawKeyValueStore`` included.
     public static let transactionalKeyValueStore: [ConformanceCheck<any KVTransactionalStoring>] =
         rawKeyValueStore.map { check in check.on { $0 } } + keyValueRevisions + keyValueBatches + keyValueSnapshots
+        + keyValueAtomicity
 
     static let keyValuePresence: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("a key that was never set is absent") { store in
@@ -189,7 +191,7 @@ extension ConformanceChecks {
                 // User defaults on Apple's platforms.
                 return try expect(!store.contains(key), "a refused value exists")
             }
-            try expect(store.get(key) == large, "the value is not the same")
+            try expectEqual(store.get(key), large, "get(large)")
         },
         ConformanceCheck("a value that cannot be encoded is refused and leaves the old one") { store in
             try store.set(KVKey<Int>("a"), value: 1)
@@ -342,69 +344,4 @@ extension ConformanceChecks {
     ]
 
     static let longestNames = [String(repeating: "x", count: 1024), String(repeating: "é", count: 512)]
-}
-
-extension ConformanceChecks {
-    static let keyValueConcurrency: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("writers of different keys do not interfere") { store in
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for writer in 0..<8 {
-                    group.addTask {
-                        for index in 0..<25 {
-                            let key = KVKey<Int>("\(writer).\(index)")
-                            try store.set(key, value: writer * 1000 + index)
-                            try expectEqual(store.get(key), writer * 1000 + index, "get right after set")
-                        }
-                    }
-                }
-                try await group.waitForAll()
-            }
-            for writer in 0..<8 {
-                for index in 0..<25 {
-                    try expectEqual(
-                        store.get(KVKey<Int>("\(writer).\(index)")), writer * 1000 + index, "\(writer).\(index)")
-                }
-            }
-        },
-        ConformanceCheck("of concurrent writers of one key one wins, and no reader sees a torn value") { store in
-            let key = KVKey<[Int]>("a")
-            try store.set(key, value: [Int](repeating: 0, count: 100))
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for writer in 1...4 {
-                    group.addTask {
-                        for _ in 0..<25 { try store.set(key, value: [Int](repeating: writer, count: 100)) }
-                    }
-                    group.addTask {
-                        for _ in 0..<50 {
-                            let value = store.get(key) ?? []
-                            try expect(
-                                value.count == 100 && value.allSatisfy { $0 == value[0] }, "half a value was read")
-                        }
-                    }
-                }
-                try await group.waitForAll()
-            }
-            try expect((1...4).contains(store.get(key)?.first ?? 0), "no writer has won")
-        },
-        ConformanceCheck("concurrent removals and writes of one key leave it present or absent") { store in
-            let key = KVKey<String>("a")
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for writer in 0..<4 {
-                    group.addTask {
-                        for index in 0..<25 {
-                            if (writer + index).isMultiple(of: 2) {
-                                try store.set(key, value: "value")
-                            } else {
-                                try store.remove(key)
-                            }
-                            let value = store.get(key)
-                            try expect(value == nil || value == "value", "read \(value ?? "nil")")
-                        }
-                    }
-                }
-                try await group.waitForAll()
-            }
-            try expectEqual(store.contains(key), store.get(key) != nil, "contains")
-        },
-    ]
 }

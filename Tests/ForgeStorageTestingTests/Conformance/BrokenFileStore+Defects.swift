@@ -24,6 +24,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case infoWithoutKind = "info of a directory reports a directory"
     case directoriesAreEmptyFiles = "a directory has no content and no size"
     case goesBackInTime = "a later save does not have an earlier modification time"
+    case keepsTheFirstTime = "a save that replaces a file has a time of its own"
     case listsAllLevels = "a listing shows one level"
     case listsNothingAtTheTop = "the empty key lists the whole store's directory"
     case listsFilesOnly = "a recursive listing contains all levels, including directories"

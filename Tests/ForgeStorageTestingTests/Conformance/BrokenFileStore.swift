@@ -13,6 +13,7 @@ final class BrokenFileStore: FileStoring {
         var deleted: Set<String> = []
         var directories: Set<String> = []
         var infoCount = 0
+        var times: [String: Date] = [:]
         var isClosed = false
     }
 
@@ -91,6 +92,13 @@ final class BrokenFileStore: FileStoring {
         switch defect {
         case .infoWithoutSize: info.sizeInBytes = 0
         case .infoWithoutKind: info.kind = .file
+        case .keepsTheFirstTime:
+            let found = info.modified
+            info.modified = memory.withLock { memory in
+                let first = memory.times[key] ?? found
+                memory.times[key] = first
+                return first
+            }
         case .goesBackInTime:
             info.modified = Date(
                 timeIntervalSince1970: -memory.withLock { memory in

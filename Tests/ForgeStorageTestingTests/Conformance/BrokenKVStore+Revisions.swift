@@ -56,7 +56,20 @@ extension BrokenKVStore {
                 for other in try base.keys() where other.hasPrefix(name) { made.append(.remove(name: other)) }
             }
         }
-        try base.commit(made)
+        if defect == .checksOutsideOfTheLock {
+            for requirement in made.requirements
+            where try base.entry(named: requirement.name)?.revision != requirement.revision {
+                throw KVStoreError(.conflict, .batch, key: requirement.name)
+            }
+            made = KVBatch()
+            for change in changes { made.append(change) }
+        }
+        do {
+            try base.commit(made)
+        } catch var error as KVStoreError where defect == .namesAnotherCall {
+            error.operation = .set
+            throw error
+        }
         try memory.withLock { memory in memory.firstOfA = try memory.firstOfA ?? base.entry(named: "a") }
     }
 
@@ -68,6 +81,7 @@ extension BrokenKVStore {
 
     /// The revision that is required of the base.
     private func adjusted(_ requirement: KVBatch.Requirement) throws -> UInt64? {
+        guard defect == .acceptsNewerRevisions || defect == .rollsRevisionsBack else { return requirement.revision }
         let present = try base.entry(named: mapped(requirement.name))?.revision
         switch defect {
         case .acceptsNewerRevisions:

@@ -27,6 +27,12 @@ final class BrokenKVStore: KVTransactionalStoring {
         case convertsOnReading = "reading as another type changes nothing"
         case refusesOtherTypes = "a value reads as another type as it does in memory, regardless of earlier reads"
         case sharesInnerObjects = "an object inside a value is not shared between readers"
+        case rewritesMigrated =
+            "a value of an earlier version is migrated when it is read, and the stored one is kept"
+        case laterIsUndecodable = "a value of a later version is of a newer schema and is kept"
+        case ignoresVersions = "a value of a version without a migration is undecodable and is kept"
+        case encodesUnderLock = "a value may read the store while it is encoded"
+        case decodesUnderLock = "a value may read the store while it is decoded"
         case cutsLargeValues = "a value of 4 MiB round-trips"
         case swallowsUnencodable = "a value that cannot be encoded is refused and leaves the old one"
         case trimsNames = "every text is a distinct name"
@@ -70,7 +76,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case createsAlways = "createIfAbsent creates once, and a stored nil counts as present"
         case entryThrowsForAbsent = "versioned returns the value and its revision"
         case updatesOnly = "an update starts from the default and returns the stored value"
-        case losesAnUpdate = "none of 1,000 updates by 4 threads is lost"
+        case losesAnUpdate = "no update by 4 threads is lost"
         case letsEverybodyCreate = "exactly one of 4 threads that create one key succeeds"
         case reversesBatches = "a batch applies its changes in order"
         case sortsBatches = "revisions in a batch increase in order"
@@ -78,6 +84,8 @@ final class BrokenKVStore: KVTransactionalStoring {
         case changesBeforeItLooks = "a batch whose requirement does not hold is a conflict and changes nothing"
         case looksForChangesOnly = "requirements are checked even without changes"
         case changesOneByOne = "a batch with a name that is too long changes nothing"
+        case namesAnotherCall = "an error of a batch has the operation batch and the name that it concerns"
+        case checksOutsideOfTheLock = "of concurrent batches that require one revision, exactly one is applied"
         case forgetsWhatIsDurable = "making writes durable does not change them"
         case normalisesSnapshots = "a snapshot contains every name with its entry"
         case lags = "a snapshot is unaffected by later writes"
@@ -103,6 +111,7 @@ final class BrokenKVStore: KVTransactionalStoring {
     private let lostPrefix: String?
     let base = InMemoryKVStore()
     let memory = Mutex(Memory())
+    private let lock = NSLock()
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) {
@@ -116,7 +125,11 @@ final class BrokenKVStore: KVTransactionalStoring {
         lostPrefix = prefix
     }
 
-    private func mapped<T>(_ key: KVKey<T>) -> KVKey<T> { KVKey(mapped(key.name)) }
+    private func mapped<T>(_ key: KVKey<T>) -> KVKey<T> {
+        let name = mapped(key.name)
+        // A new key has no migrations.
+        return Array(name.utf8) == Array(key.name.utf8) ? key : KVKey(name)
+    }
 
     func mapped(_ name: String) -> String {
         switch defect {
@@ -132,6 +145,9 @@ final class BrokenKVStore: KVTransactionalStoring {
     // MARK: The five calls
 
     func get<T>(_ key: KVKey<T>) -> T? {
+        lock.lock()
+        if defect != .decodesUnderLock { lock.unlock() }
+        defer { if defect == .decodesUnderLock { lock.unlock() } }
         if let lostPrefix, key.name.hasPrefix(lostPrefix) { return nil }
         if defect == .sharesObjects || defect == .cachesForEver || defect == .sharesInnerObjects,
             let object = memory.withLock({ $0.objects[key.name] }) as? T
@@ -139,7 +155,11 @@ final class BrokenKVStore: KVTransactionalStoring {
             return object
         }
         if defect == .refusesOtherTypes, T.self == Float.self { return nil }
+        if defect == .ignoresVersions, let value = valueOfAnyVersion(key) { return value }
         let value = base.get(mapped(key))
+        if defect == .rewritesMigrated, !key.migratedVersions.isEmpty, let value {
+            discard { try base.set(key, value: value) }
+        }
         if defect == .convertsOnReading, let number = value as? Float {
             discard { try base.set(KVKey(key.name), value: number) }
         }
@@ -156,7 +176,15 @@ final class BrokenKVStore: KVTransactionalStoring {
         return value
     }
 
+    /// The value of a version that a key with migrations does not know.
+    private func valueOfAnyVersion<T>(_ key: KVKey<T>) -> T? {
+        guard !key.migratedVersions.isEmpty, base.get(key) == nil else { return nil }
+        return base.get(KVKey(key.name, migrations: [.from(1) { (old: T) in old }]))
+    }
+
     func set<T>(_ key: KVKey<T>, value: T) throws {
+        if defect == .encodesUnderLock { lock.lock() }
+        defer { if defect == .encodesUnderLock { lock.unlock() } }
         guard try !swallows(key, value) else { return }
         if defect == .cutsLargeValues, let data = value as? Data, data.count > 1 << 20 {
             return try base.set(KVKey<Data>(key.name), value: data.prefix(1 << 20))
@@ -252,6 +280,13 @@ final class BrokenKVStore: KVTransactionalStoring {
             guard let value = try base.read(key) else { return nil }
             if let optional = value as? String?, optional == nil { return nil }
             return value
+        case .ignoresVersions where valueOfAnyVersion(key) != nil: return valueOfAnyVersion(key)
+        case .laterIsUndecodable:
+            do {
+                return try base.read(key)
+            } catch let error as KVStoreError where error.code.newerVersion != nil {
+                throw KVStoreError(.undecodable, .read, key: key.name)
+            }
         case .readTakesAnyName where key.name.utf8.count > 1024: return nil
         default: return try base.read(mapped(key))
         }

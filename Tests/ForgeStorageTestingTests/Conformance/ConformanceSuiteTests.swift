@@ -112,7 +112,7 @@ struct ConformanceSuiteTests {
         }
         #expect(
             ConformanceSuite<any Storage>.storage.capabilities == [.removal, .keysArePaths, .orderedHandlers])
-        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 9)
+        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 14)
         #expect(
             ConformanceSuite.fileStoreConditions.capabilities
                 == [.limitedSpace, .readOnlyDevice, .failingDevice, .loadLimit, .secondStore])

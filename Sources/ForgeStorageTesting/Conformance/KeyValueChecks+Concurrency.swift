@@ -1,0 +1,147 @@
+import ForgeKVStore
+import Synchronization
+
+extension ConformanceChecks {
+    static let keyValueConcurrency: [ConformanceCheck<any KVStoring>] = [
+        ConformanceCheck("writers of different keys do not interfere") { store in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<8 {
+                    group.addTask {
+                        for index in 0..<25 {
+                            let key = KVKey<Int>("\(writer).\(index)")
+                            try store.set(key, value: writer * 1000 + index)
+                            try expectEqual(store.get(key), writer * 1000 + index, "get right after set")
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            for writer in 0..<8 {
+                for index in 0..<25 {
+                    try expectEqual(
+                        store.get(KVKey<Int>("\(writer).\(index)")), writer * 1000 + index, "\(writer).\(index)")
+                }
+            }
+        },
+        ConformanceCheck("of concurrent writers of one key one wins, and no reader sees a torn value") { store in
+            let key = KVKey<[Int]>("a")
+            try store.set(key, value: [Int](repeating: 1, count: 100))
+            try await overlapping(writers: 2, readers: 2, count: 50, changes: 2) { writer, _ in
+                try store.set(key, value: [Int](repeating: writer, count: 100))
+            } read: { _ in
+                let value = store.get(key) ?? []
+                try expect(
+                    value.count == 100 && value.allSatisfy { $0 == value[0] },
+                    "get(a) beside set(a) of 100 equal numbers: got \(value)")
+                return value[0]
+            }
+            try expect((0..<2).contains(store.get(key)?.first ?? -1), "no writer has won")
+        },
+        ConformanceCheck("concurrent removals and writes of one key leave it present or absent") { store in
+            let key = KVKey<String>("a")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<4 {
+                    group.addTask {
+                        for index in 0..<25 {
+                            if (writer + index).isMultiple(of: 2) {
+                                try store.set(key, value: "value")
+                            } else {
+                                try store.remove(key)
+                            }
+                            let value = store.get(key)
+                            try expect(value == nil || value == "value", "read \(value ?? "nil")")
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            try expectEqual(store.contains(key), store.get(key) != nil, "contains")
+        },
+    ]
+}
+
+extension ConformanceChecks {
+    /// What a transactional store promises to concurrent callers.
+    static let keyValueAtomicity: [ConformanceCheck<any KVTransactionalStoring>] = [
+        ConformanceCheck("no update by 4 threads is lost") { store in
+            let key = KVKey<Int>("a")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask { for _ in 0..<100 { try store.update(key, default: 0) { $0 += 1 } } }
+                }
+                try await group.waitForAll()
+            }
+            try expectEqual(store.get(key), 400, "the sum of 400 updates by 1")
+        },
+        ConformanceCheck("exactly one of 4 threads that create one key succeeds") { store in
+            for round in 0..<20 {
+                let key = KVKey<Int>("\(round)")
+                let winners = try await withThrowingTaskGroup(of: Int?.self) { group in
+                    for writer in 0..<4 {
+                        group.addTask { try store.createIfAbsent(key, value: writer) ? writer : nil }
+                    }
+                    var winners: [Int] = []
+                    for try await winner in group { if let winner { winners.append(winner) } }
+                    return winners
+                }
+                try expectEqual(winners.count, 1, "how many have created \(round)")
+                try expectEqual(store.get(key), winners.first, "the value of \(round)")
+            }
+        },
+        ConformanceCheck("of concurrent batches that require one revision, exactly one is applied") { store in
+            // Looking at the other requirements takes most of the time of a call, so that a store which does not check and
+            // change in one step is interrupted between both.
+            let others = (0..<50).map { "other \($0)" }
+            @Sendable func bytes(_ number: UInt64) -> [UInt8] { withUnsafeBytes(of: number.bigEndian) { Array($0) } }
+            try store.setRawValue(bytes(0), named: "a")
+            let applied = try await competing(tasks: 3) {
+                guard let entry = try store.entry(named: "a") else { throw ConformanceViolation("a has no entry") }
+                var batch = KVBatch()
+                batch.require("a", revision: entry.revision)
+                for name in others { batch.require(name, revision: nil) }
+                batch.append(.set(name: "a", bytes: bytes(entry.bytes.reduce(0) { $0 << 8 | UInt64($1) } + 1)))
+                do {
+                    try store.commit(batch)
+                    return true
+                } catch let error as KVStoreError where error.code == .conflict {
+                    return false
+                }
+            }
+            try expectEqual(
+                try store.rawValue(named: "a"), bytes(UInt64(applied)),
+                "a after \(applied) batches that required its revision and increased it")
+        },
+        ConformanceCheck("a snapshot contains a whole batch or nothing of it") { store in
+            // Many names make a snapshot that reads name by name, or a batch that is applied so, take long.
+            let names = ["a"] + (1..<48).map { "name \($0)" }
+            let samples = stride(from: 0, to: names.count, by: 6).map { names[$0] }
+            @Sendable func batch(_ number: Int) -> KVBatch {
+                var batch = KVBatch()
+                let bytes = withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) }
+                for name in names { batch.append(.set(name: name, bytes: bytes)) }
+                return batch
+            }
+            try store.commit(batch(0))
+            let last = Mutex([[UInt8]](repeating: [], count: 2))
+            try await overlapping(writers: 1, readers: 2, count: 40, changes: 100) { _, number in
+                try store.commit(batch(number))
+            } read: { reader in
+                let snapshot = try store.snapshot()
+                guard let first = snapshot["a"]?.bytes else { throw ConformanceViolation("a snapshot lacks a") }
+                for name in samples where snapshot[name]?.bytes != first {
+                    let found = snapshot[name].map { "\($0.bytes)" } ?? "nil"
+                    throw ConformanceViolation(
+                        "snapshot() beside batches that set all names to one value: a is \(first), \(name) is \(found)")
+                }
+                let earlier = last.withLock { last in
+                    defer { last[reader] = first }
+                    return last[reader]
+                }
+                try expect(
+                    !first.lexicographicallyPrecedes(earlier),
+                    "snapshot() shows the batch \(first), after one that shows \(earlier)")
+                return first
+            }
+        },
+    ]
+}

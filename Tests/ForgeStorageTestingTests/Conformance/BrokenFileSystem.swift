@@ -1,0 +1,250 @@
+import Dispatch
+import ForgeFileSystem
+import ForgeStorageTesting
+import Synchronization
+import SystemPackage
+
+/// A file system in memory with one defect, to test that the corresponding check fails.
+struct BrokenFileSystem: InterceptingFileSystem {
+    /// The description of the check that must fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case missesRenames = "names that appear and disappear are reported in the order of the changes"
+        case missesExchanges = "an exchange is reported as both names going and coming"
+        case numbersAllAlike = "a watch has the entries of its directories, on one level and under any path"
+        case reportsEveryWrite = "the close of a file that was open for writing is reported where it is asked for"
+        case reportsAnotherName =
+            "a file with several names is reported as written under the name by which it was opened"
+        case numbersTwice = "a directory that is watched again has the same number, and the last request counts"
+        case ignoresUnwatch = "a directory is not reported after unwatch, other directories are"
+        case usesNumbersAgain = "the watch of a directory ends with its removal, and its number is not used again"
+        case cancelsTwice = "a cancelled watch reports nothing more, and says so once"
+        case hidesFromTheSecond = "two watches of one directory have the same events"
+        case watchesFiles = "a file and a closed descriptor are not watched"
+        case watchesOneMore = "no more directories are watched than the limit, until one is free"
+        case hidesLosses = "events above the limit are lost, which is reported, and later ones are reported again"
+        case signalsCancelled =
+            "a signal of a file reaches every observer of the file until it is cancelled, under each name"
+        case forgetsTheTime = "an observer of a signal is called again after the time that it returns"
+        case hasNoSignal = "a closed descriptor has no signal"
+        case hidesReadLinks = "an access is noted if the last one is older than the last change, and only then"
+        case neverEnds = "the end of a process closes its files and releases their locks"
+        case sharesDescriptors = "processes do not share descriptors, and share the files"
+        case neverWaits = "a process that waits for a lock gets it when the holder ends"
+        case refusesTheRestOfABlock =
+            "a block that is allocated can be filled on a full device, and a write across its end is short"
+        case reservesNothing = "reserved space can be written on a full device"
+        case keepsABlock = "the space of truncated, replaced and removed files is free again"
+        case opensForeignSockets = "a socket of a third user is not opened for creation in a sticky directory"
+        case copiesTheTime = "a call that changes a file's content, size or attributes changes its change time"
+        case truncatesForCreation =
+            "an existing file is truncated by an open only if that is asked for, and has new times then"
+        case countsToFour = "a process owns the files that it creates, and has random bits"
+    }
+
+    let base: InMemoryFileSystem
+    let defect: Defect?
+    private let calls = CallCounts()
+
+    var forwarded: any POSIXFileSystem { base }
+
+    func intercept(_ call: InterceptedCall) throws(FileSystemError) {}
+
+    /// A file system with a defect or, as the control, without any, in the condition that its check needs.
+    static func subject(_ defect: Defect?, for check: ConformanceCheck<FileSystemUnderTest>) throws
+        -> FileSystemUnderTest
+    {
+        var options = InMemoryFileSystem.Options()
+        if check.needs.contains(.limitedSpace) { options.quota = .init(sizeInBytes: 100_000, inodeCount: 64) }
+        let isLimited = check.needs.contains(.watchLimits)
+        if isLimited {
+            options.maximumWatchCount = defect == .watchesOneMore ? 9 : 8
+            options.maximumQueuedEventCount = 8
+        }
+        let base = InMemoryFileSystem(options: options)
+        try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+        var subject = FileSystemUnderTest(BrokenFileSystem(base: base, defect: defect), root: "/root")
+        subject.asUser = { user, group in
+            BrokenFileSystem(base: base.process(user: user, group: group), defect: defect)
+        }
+        subject.startProcess = {
+            let process = defect == .sharesDescriptors ? base : base.process()
+            return (process, { if defect != .neverEnds { process.endProcess() } })
+        }
+        subject.maximumWatchCount = isLimited ? 8 : nil
+        subject.maximumQueuedEventCount = isLimited ? 8 : nil
+        return subject
+    }
+
+    // MARK: Files
+
+    func open(
+        _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
+        options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
+    ) throws(FileSystemError) -> Descriptor {
+        var options = options
+        if defect == .truncatesForCreation, options.contains(.create) { options.insert(.truncate) }
+        do throws(FileSystemError) {
+            return try base.open(
+                path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
+        } catch  where defect == .opensForeignSockets && error.errno == .permissionDenied {
+            throw FileSystemError(.open, .noSuchAddressOrDevice, path: path)
+        }
+    }
+
+    func write(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        if defect == .refusesTheRestOfABlock, offset == 7 { throw FileSystemError(.write, .noSpace) }
+        return try base.write(descriptor, from: buffer, at: offset)
+    }
+
+    func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
+        try base.truncate(file, to: defect == .keepsABlock && sizeInBytes == 0 ? 1 : sizeInBytes)
+    }
+
+    func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
+        guard defect == .reservesNothing else { return try base.allocate(descriptor, at: offset, length: length) }
+        try base.truncate(.descriptor(descriptor), to: offset + length)
+    }
+
+    func status(of file: FileReference) throws(FileSystemError) -> FileStatus {
+        var status = try base.status(of: file)
+        if defect == .copiesTheTime { status.changed = status.modified }
+        return status
+    }
+
+    func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
+        let target = try base.readSymbolicLink(path, at: directory)
+        if defect == .hidesReadLinks {
+            let link = FileReference.path(path, at: directory, followsSymbolicLinks: false)
+            try base.setTimes(accessed: FileTime(seconds: 0), modified: nil, of: link)
+        }
+        return target
+    }
+
+    func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
+        try base.lock(descriptor, mode, waiting: waiting && defect != .neverWaits)
+    }
+
+    func randomBits() -> UInt64 {
+        defect == .countsToFour ? UInt64(calls.next() % 4) : base.randomBits()
+    }
+
+    // MARK: Watches and signals
+
+    func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        let (defect, isFirst) = (defect, calls.next() == 0)
+        let watch = try base.makeDirectoryWatch(on: queue) { events in
+            let reported = events.compactMap { BrokenWatch.reported($0, defect, isFirst: isFirst) }
+            if !reported.isEmpty { onEvents(reported) }
+        } onCancel: {
+            onCancel()
+            if defect == .cancelsTwice { onCancel() }
+        }
+        return BrokenWatch(base: watch, defect: defect)
+    }
+
+    func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? {
+        do throws(FileSystemError) {
+            return try base.makeSignal(of: descriptor).map { BrokenSignal(base: $0, defect: defect, cancelled: calls) }
+        } catch  where defect == .hasNoSignal {
+            return nil
+        }
+    }
+}
+
+/// A number that increases, and closures.
+private final class CallCounts: Sendable {
+    private let state = Mutex((count: 0, bodies: [@Sendable () -> Duration?]()))
+
+    func next() -> Int {
+        state.withLock { state in
+            defer { state.count += 1 }
+            return state.count
+        }
+    }
+
+    func add(_ body: @escaping @Sendable () -> Duration?) { state.withLock { $0.bodies.append(body) } }
+
+    func callAll() { for body in state.withLock({ $0.bodies }) { _ = body() } }
+}
+
+private final class BrokenWatch: DirectoryWatching {
+    private let base: any DirectoryWatching
+    private let defect: BrokenFileSystem.Defect?
+    private let numbers = Mutex<Set<Int>>([])
+
+    init(base: any DirectoryWatching, defect: BrokenFileSystem.Defect?) {
+        self.base = base
+        self.defect = defect
+    }
+
+    /// What is reported of an event; nil for nothing.
+    static func reported(
+        _ event: DirectoryEvent, _ defect: BrokenFileSystem.Defect?, isFirst: Bool
+    ) -> DirectoryEvent? {
+        switch (defect, event) {
+        case (.missesRenames, .removed("a", _)), (.missesExchanges, .added("s", _)), (.hidesLosses, .lost): nil
+        case (.hidesFromTheSecond, .added("a", _)) where !isFirst: nil
+        case (.numbersAllAlike, .added("y", _)): .added("y", in: 2)
+        case (.reportsAnotherName, .written("b", let number)): .written("c", in: number)
+        case (.usesNumbersAgain, .added(let name, let number)): .added(name, in: number % 3)
+        case (.usesNumbersAgain, .removed(let name, let number)): .removed(name, in: number % 3)
+        default: event
+        }
+    }
+
+    func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int {
+        do throws(FileSystemError) {
+            let number = try base.watch(directory, includesWrites: includesWrites || defect == .reportsEveryWrite)
+            let isNew = numbers.withLock { $0.insert(number).inserted }
+            if defect == .numbersTwice, !isNew { return number + 100 }
+            return defect == .usesNumbersAgain ? number % 3 : number
+        } catch  where defect == .watchesFiles && error.errno == .notDirectory {
+            return 1
+        }
+    }
+
+    func unwatch(_ number: Int) { if defect != .ignoresUnwatch { base.unwatch(number) } }
+
+    func cancel() { base.cancel() }
+}
+
+private struct BrokenSignal: FileSignal {
+    let base: any FileSignal
+    let defect: BrokenFileSystem.Defect?
+    let cancelled: CallCounts
+
+    func send() {
+        cancelled.callAll()
+        base.send()
+    }
+
+    func observe(_ body: @escaping @Sendable () -> Duration?) throws(FileSystemError) -> any FileSignalObservation {
+        let base = try base.observe {
+            let time = body()
+            return defect == .forgetsTheTime ? nil : time
+        }
+        return Observation(base: base) { [defect, cancelled] in
+            if defect == .signalsCancelled { cancelled.add(body) }
+        }
+    }
+
+    private final class Observation: FileSignalObservation {
+        private let base: any FileSignalObservation
+        private let onCancel: @Sendable () -> Void
+
+        init(base: any FileSignalObservation, onCancel: @escaping @Sendable () -> Void) {
+            self.base = base
+            self.onCancel = onCancel
+        }
+
+        func cancel() {
+            base.cancel()
+            onCancel()
+        }
+    }
+}
