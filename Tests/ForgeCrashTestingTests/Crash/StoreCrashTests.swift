@@ -99,7 +99,8 @@ struct StoreCrashTests {
         let calls: [StoreCall] = [
             .set("a", "1"), .set("b", "2"), .set("a", "3"), .remove("b"), .removeAll, .set("c", "4"),
         ]
-        let report = try await forEachCrash(of: calls, in: SecretsUnderCrash.self, limit: limit)
+        let begun = Array(calls.prefix(TestDepth.limit(4, deep: 6)))
+        let report = try await forEachCrash(of: begun, in: SecretsUnderCrash.self, limit: limit)
         #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
     }
 
@@ -188,7 +189,7 @@ struct BrokenStoreCrashTests {
         let calls: [StoreCall] = [.set("x/y", "1"), .set("x/z", "2"), .removeAll]
         await #expect(throws: CrashFailure.self) {
             try await forEachCrash(
-                of: calls, in: DividedDirectories.self, limit: TestDepth.limit(100, deep: 1000), depth: 1)
+                of: calls, in: DividedDirectories.self, limit: TestDepth.limit(30, deep: 1000), depth: 1)
         }
     }
 
