@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Checks on Linux, without Apple's SDK, the code for Apple's platforms, in four steps:
+"""Checks on Linux, without Apple's SDK, the code for Apple's platforms, in five steps:
 
 1. The stub modules in Tests/AppleStubs are compared with Apple's headers and metadata (apple_headers.py).
 2. Every target that ships, and every test target, is type-checked for macOS: each `#if` is evaluated as there, and Apple's
    modules are the stubs. Files that differ on another platform are checked for it too. A branch that neither these checks nor
    the build on Linux compile is an error.
 3. The C files are compiled for each platform.
-4. Each target's privacy manifest is compared with the "required reason" APIs that its sources call, as Apple lists them:
+4. What ships holds no constant or shift that the 32-bit `Int` of watches cannot hold.
+5. Each target's privacy manifest is compared with the "required reason" APIs that its sources call, as Apple lists them:
    https://developer.apple.com/documentation/bundleresources/describing-use-of-required-reason-api
 
     Scripts/check-apple.py [--libraries] [--plant FILE OLD NEW]...
@@ -284,6 +285,70 @@ def check_folders(command, folders, work, output):
                 other = work / f"modules-{platform}"
                 other.mkdir(exist_ok=True)
                 check_target(command, Path(folder).name, folder, work / platform, other)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        shipped = [folder for folder in folders if folder.startswith("Sources/")]
+        list(pool.map(lambda folder: check_widths(command, folder, work / "watchOS"), shipped))
+
+
+# MARK: 32-bit integers
+
+NUMBER = r"(?:0x[\da-fA-F_]+|0b[01_]+|\d[\d_]*)(?![\w.])"
+
+
+def wide_constants(line: str) -> dict:
+    """The constants and shifts of a line that need more than 31 bits, each at the column whose type decides: its value,
+    or for a shift by 32 bits or more, the number that such a shift makes of one."""
+    code = re.sub(r"(^|\s)//.*", "", line)
+    code = re.sub(r'"(?:\\.|[^"\\])*"', lambda match: " " * len(match[0]), code)
+    result = {}
+
+    def number(text):
+        return int(text.replace("_", ""), 0 if text[:2] in ("0x", "0b") else 10)
+
+    for match in re.finditer(rf"(?<![\w.]){NUMBER}(?: *(?:\*|&?<<) *{NUMBER})*", code):
+        first, *others = re.finditer(rf"(\*|&?<<|^) *({NUMBER})", match[0])
+        value = number(first[2])
+        for other in others:
+            value = value * number(other[2]) if other[1] == "*" else value << min(number(other[2]), 64)
+        if value >= 1 << 31:
+            result[match.start() + (others[-1].start() if others else 0)] = value
+    for match in re.finditer(rf"&?(?:<<|>>)=? *({NUMBER})", code):
+        if number(match[1]) >= 32:
+            result[match.start()] = 1 << 32
+    return {len(code[:column].encode()) + 1: value for column, value in result.items()}
+
+
+def check_widths(command, folder, staged):
+    """Refuses constants and shifts that only a 64-bit `Int` holds: on watches they do not compile, or shift every bit out.
+    The compiler states the types, which are often inferred; it is asked about the files that may contain such numbers."""
+    files = sorted(staged.glob(f"{folder}/**/*.swift"))
+    wide = {(str(path), number, column): value for path in files
+            for number, line in enumerate(path.read_text().splitlines(), 1) for column, value in wide_constants(line).items()}
+    primary = sorted({path for path, _, _ in wide})
+    if not primary:
+        return
+    options = [x for x in command[1:] if x not in ("-emit-module", "-wmo")]
+    inputs = [x for path in primary for x in ("-primary-file", path)] + [f for f in files if str(f) not in primary]
+    library = [] if any(f.name == "main.swift" for f in files) else ["-parse-as-library"]
+    dump = subprocess.run(["swiftc", "-frontend", "-dump-ast", *options, *library, "-module-name", Path(folder).name, *inputs],
+                          capture_output=True, text=True)
+    if dump.returncode:
+        problem(f"{folder}, types: {dump.stderr[-2000:]}")
+    seen, found = set(), set()
+    for kind, type, path, line, column in re.findall(
+            r"\b(integer_literal_expr|declref_expr) (?:implicit )?type=\"([^\"]*)\" location=(.+?):(\d+):(\d+) ", dump.stdout):
+        place = (path, int(line), int(column))
+        if place not in wide:
+            continue
+        seen.add(place)
+        type = type if kind == "integer_literal_expr" else (re.search(r"-> \((?:inout )?(\w+), ", type) or [0, ""])[1]
+        if type == "Int" or type == "UInt" and wide[place] >= 1 << 32:
+            text = Path(path).read_text().splitlines()[place[1] - 1].strip()
+            found.add(f"{Path(path).relative_to(staged)}:{line}: a 32-bit {type} cannot hold this: {text}")
+    for text in sorted(found):
+        problem(text)
+    for path, line, column in sorted(wide.keys() - seen):
+        problem(f"{Path(path).relative_to(staged)}:{line}:{column}: the compiler states no type")
 
 
 # MARK: Privacy manifests

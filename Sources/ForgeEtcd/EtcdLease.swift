@@ -118,7 +118,7 @@ final class EtcdLeases: Sendable {
     private static let sharing = Duration.seconds(1)
 
     /// The servers accept up to 9,000,000,000 seconds.
-    private static let longest = Duration.seconds(8_000_000_000)
+    private static let longest = Duration(secondsComponent: 8_000_000_000, attosecondsComponent: 0)
 
     private let transport: EtcdTransport
     private let state = Mutex(State())

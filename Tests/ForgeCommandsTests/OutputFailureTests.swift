@@ -1,12 +1,13 @@
 import ForgeStorage
 import Foundation
+import TestDepth
 import Testing
 
 @Suite("Standard output that cannot be written")
 struct OutputFailureTests {
     @Test(
         "a verb whose output is lost fails with one line on standard error; a verb without output succeeds",
-        arguments: Verb.all, [CommandRun.Destination.full, .closed, .brokenPipe])
+        arguments: TestDepth.pairs(Verb.all, [CommandRun.Destination.full, .closed, .brokenPipe]))
     func lostOutput(verb: Verb, destination: CommandRun.Destination) async throws {
         guard destination != .full || FileManager.default.fileExists(atPath: "/dev/full") else { return }
         let fixture = try await StoreFixture()

@@ -170,7 +170,7 @@ struct RandomTreeTests {
     /// `FORGE_TREES` sets the number of trees, for a long run by hand.
     private static let seeds: [UInt64] = {
         let count = ProcessInfo.processInfo.environment["FORGE_TREES"].flatMap { Int($0) }
-        return count.map { (0..<$0).map { _ in .random(in: 0 ... .max) } } ?? TestDepth.seeds([1, 2, 3, 4], random: 40)
+        return count.map { (0..<$0).map { _ in .random(in: 0 ... .max) } } ?? TestDepth.seeds([1, 2], random: 40)
     }()
 
     @Test("check, repair, backup, restore and copy keep every file of the app byte for byte", arguments: seeds)

@@ -1,4 +1,5 @@
 import Foundation
+import TestDepth
 import Testing
 
 @Suite("Arguments that are URLs of stores on servers")
@@ -41,13 +42,15 @@ struct ServerArgumentTests {
 
     @Test(
         "a URL with credentials is refused and not repeated, wherever it is",
-        arguments: [
-            ["kv", "list", "URL"], ["kv", "get", "URL", "a"], ["kv", "set", "URL", "a", "1"], ["kv", "rm", "URL", "a"],
-            ["kv", "list", "kv", "URL"], ["file", "get", "URL", "a"], ["file", "list", "kv", "URL", "URL"],
-            ["watch", "URL"], ["copy", "URL", "kv:none"], ["copy", "kv:none", "URL"], ["copy", "URL", "json:-"],
-            ["check", "URL"], ["du", "URL"], ["backup", "URL", "none"], ["copy", "kv:a", "kv:b", "URL"], ["URL"],
-            ["watch", "kv:a", "--interval", "URL"],
-        ], ["etcd", "etcds", "s3"])
+        arguments: TestDepth.pairs(
+            [
+                ["kv", "list", "URL"], ["kv", "get", "URL", "a"], ["kv", "set", "URL", "a", "1"],
+                ["kv", "rm", "URL", "a"],
+                ["kv", "list", "kv", "URL"], ["file", "get", "URL", "a"], ["file", "list", "kv", "URL", "URL"],
+                ["watch", "URL"], ["copy", "URL", "kv:none"], ["copy", "kv:none", "URL"], ["copy", "URL", "json:-"],
+                ["check", "URL"], ["du", "URL"], ["backup", "URL", "none"], ["copy", "kv:a", "kv:b", "URL"], ["URL"],
+                ["watch", "kv:a", "--interval", "URL"],
+            ], ["etcd", "etcds", "s3"]))
     func credentials(words: [String], scheme: String) throws {
         let words = words.map { $0 == "URL" ? "\(scheme)://root:s3cret@host/app" : $0 }
         let run = try CommandRun(words)

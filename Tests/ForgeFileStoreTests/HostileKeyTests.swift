@@ -30,7 +30,7 @@ struct HostileKeyTests {
         let outside = try [directory.tree("outside"), directory.tree("storeroom")]
         let beside = try names(of: directory)
         var escapes = 0
-        for hostile in TestDepth.sample(HostileKeys.all, every: 3) {
+        for hostile in TestDepth.sample(HostileKeys.all, every: 5) {
             try await store.deleteAll()
             try await store.createDirectory("a/b")
             try await tryEveryVerb(hostile, store, directory)

@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 /// Copies between two files of the system, of which the kernel makes those that it can.
@@ -69,8 +70,8 @@ struct KernelCopyTests {
 
     @Test(
         "goes on through a buffer where the kernel stops copying",
-        arguments: [Errno.notSupported, .improperLink, .invalidArgument, .noFunction, .notPermitted, .ioError],
-        [1, 2])
+        arguments: TestDepth.pairs(
+            [Errno.notSupported, .improperLink, .invalidArgument, .noFunction, .notPermitted, .ioError], [1, 2]))
     func continues(errno: Errno, number: Int) async throws {
         let count = Atomic(0)
         let store = try await store { (call) throws(FileSystemError) in

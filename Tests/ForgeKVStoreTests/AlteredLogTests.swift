@@ -283,6 +283,19 @@ struct SparseLogTests {
         #expect(try reader.contentEnd(from: 0) == 5 << 20 + 1)
     }
 
+    @Test("ends with the last byte that is not zero, at any place of any number of bytes")
+    func lastByte() {
+        for count in 0...100 {
+            #expect([UInt8](repeating: 0, count: count).span.lastNonZeroIndex == nil)
+            for index in 0..<count {
+                var bytes = [UInt8](repeating: 0, count: count)
+                bytes[0] = 1
+                bytes[index] = 0x80
+                #expect(bytes.span.lastNonZeroIndex == index, "of \(count)")
+            }
+        }
+    }
+
     @Test("on the disk opens at once", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func onDisk() throws {
         let directory = TemporaryDirectory()

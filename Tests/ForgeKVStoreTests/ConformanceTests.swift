@@ -128,8 +128,7 @@ final class TemporarySuite: Sendable {
     let name = "forge-kv-tests.\(UUID().uuidString)"
 
     deinit {
-        let store = UserDefaultsKVStore(suiteName: name)
-        do { try store.removeAll() } catch {}
+        UserDefaults.standard.removePersistentDomain(forName: name)
         if let home = ProcessInfo.processInfo.environment["HOME"] {
             do { try FileManager.default.removeItem(atPath: "\(home)/.config/\(name).plist") } catch {}
         }

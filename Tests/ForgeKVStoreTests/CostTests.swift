@@ -240,7 +240,7 @@ import Testing
         let store = try costs.open(isMapped: false)
         for number in 0..<100 { try store.setRawValue(Self.value, named: Self.name(number)) }
         costs.forget()
-        let sets = 50_000
+        let sets = TestDepth.limit(34_000, deep: 50_000)
         for number in 0..<sets { try store.setRawValue(Self.value, named: Self.name(number % 100)) }
         let due = (100 * 64 + 1 << 20) / 64
         #expect(costs.calls[.rename] == sets / due)

@@ -27,6 +27,13 @@ package enum TestDepth {
         isDeep ? Array(cases) : cases.enumerated().filter { $0.offset.isMultiple(of: step) }.map(\.element)
     }
 
+    /// Every pair of a case of each list in a deep run, otherwise each case of the first with one of the second, in turn.
+    package static func pairs<First, Second>(_ first: [First], _ second: [Second]) -> [(First, Second)] {
+        first.enumerated().flatMap { index, one in
+            (isDeep ? second : [second[index % second.count]]).map { (one, $0) }
+        }
+    }
+
     /// All of `checks` in a deep run, otherwise those whose description does not contain `text`: a slow check of a
     /// layer, which a default run makes on the layer's base.
     package static func leavingOut<Check: CustomStringConvertible>(_ text: String, of checks: [Check]) -> [Check] {

@@ -36,8 +36,14 @@ extension Span<UInt8> {
 
     /// The index of the last byte that is not zero.
     var lastNonZeroIndex: Int? {
+        typealias Words = (UInt64, UInt64, UInt64, UInt64)
+        let bytes = bytes
         var end = count
-        while end >= 8, integer(at: end - 8, as: UInt64.self) == 0 { end -= 8 }
+        while end >= 32 {
+            let words = bytes.unsafeLoadUnaligned(fromByteOffset: end - 32, as: Words.self)
+            guard words.0 | words.1 | words.2 | words.3 == 0 else { break }
+            end -= 32
+        }
         while end > 0, self[end - 1] == 0 { end -= 1 }
         return end > 0 ? end - 1 : nil
     }

@@ -173,7 +173,7 @@ struct CrashRecipeTests {
 
     @Test(
         "a broken recipe is detected, and its mistake reported",
-        arguments: TestDepth.sample(recipes.filter { $0.holdsUnder != nil }, every: 7))
+        arguments: TestDepth.sample(recipes.filter { $0.holdsUnder != nil }, every: 11))
     func brokenRecipe(_ recipe: Recipe) async throws {
         let report = try await recipe.explorer().explore()
         #expect(!report.holds, "\(report)")

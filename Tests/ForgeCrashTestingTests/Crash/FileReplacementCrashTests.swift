@@ -2,6 +2,7 @@ import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeStorageTesting
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("Replacing files and making directories under crashes")
@@ -133,12 +134,13 @@ struct FileReplacementCrashTests {
 
     @Test(
         "a store of keys contains exactly the acknowledged values after every crash",
-        arguments: [
-            [Call.save("a", "1"), .save("a", "2")], [.save("x/y", "1"), .save("x/z", "2"), .save("x/y", "3")],
-            [.create("a", "1"), .remove("a"), .create("a", "2")], [.save("x/y/z", "1"), .remove("x/y/z")],
-            [.save("x/y", "1"), .save("x/z", "2"), .removeTree("x"), .save("x/y", "3")],
-            [.save("a", "1"), .save("x/y", "2"), .removeAll, .save("a", "3")],
-        ])
+        arguments: TestDepth.sample(
+            [
+                [Call.save("a", "1"), .save("x/y", "2"), .removeAll, .save("a", "3")],
+                [.save("x/y", "1"), .save("x/z", "2"), .save("x/y", "3")], [.save("a", "1"), .save("a", "2")],
+                [.save("x/y", "1"), .save("x/z", "2"), .removeTree("x"), .save("x/y", "3")],
+                [.create("a", "1"), .remove("a"), .create("a", "2")], [.save("x/y/z", "1"), .remove("x/y/z")],
+            ], every: 2))
     func storeDirectory(_ calls: [Call]) async throws {
         let report = try await forEachCrash(of: calls, limit: 20_000) { fileSystem in
             try StoreDirectory("/store", on: fileSystem)

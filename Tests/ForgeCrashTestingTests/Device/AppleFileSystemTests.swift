@@ -12,7 +12,7 @@ import Testing
 
 /// Every store on the file systems of Apple's platforms, in memory: names of any case and normalisation, paths that are
 /// opened component by component, 256 descriptors, no mappings that report errors, and, on the device, classes of
-/// protection.
+/// protection. A default run makes each check in one of the two places.
 @Suite("Every store passes its checks on the file system of Apple's platforms")
 struct AppleFileSystemTests {
     enum Place: CaseIterable, Sendable {
@@ -30,7 +30,7 @@ struct AppleFileSystemTests {
     private static let keyValueChecks = ConformanceChecks.transactionalKeyValueStore
     private static let eagerlyCompacting = FileKVStore.Options(compactionFloorInBytes: 0)
 
-    @Test("a key-value store", arguments: keyValueChecks, Place.allCases)
+    @Test("a key-value store", arguments: TestDepth.pairs(keyValueChecks, Place.allCases))
     private func keyValueStore(_ check: ConformanceCheck<KVStore>, _ place: Place) async throws {
         let (fileSystem, root) = try place.fileSystem()
         let store = try FileKVStore(
@@ -40,7 +40,7 @@ struct AppleFileSystemTests {
 
     @Test(
         "a key-value store that processes share",
-        arguments: TestDepth.leavingOut("4 MiB", of: keyValueChecks), Place.allCases)
+        arguments: TestDepth.pairs(TestDepth.leavingOut("4 MiB", of: keyValueChecks), Place.allCases.reversed()))
     private func sharedKeyValueStore(_ check: ConformanceCheck<KVStore>, _ place: Place) async throws {
         let (fileSystem, root) = try place.fileSystem()
         try await check.run(
@@ -48,8 +48,8 @@ struct AppleFileSystemTests {
     }
 
     @Test(
-        "a key-value store that is reopened", arguments: ConformanceChecks.transactionalKeyValueStorePersistence,
-        Place.allCases)
+        "a key-value store that is reopened",
+        arguments: TestDepth.pairs(ConformanceChecks.transactionalKeyValueStorePersistence, Place.allCases))
     private func reopened(_ check: ConformanceCheck<KeyValueStoreLocation<KVStore>>, _ place: Place) async throws {
         let (fileSystem, root) = try place.fileSystem()
         try await check.run(
@@ -71,14 +71,15 @@ struct AppleFileSystemTests {
             })
     }
 
-    @Test("a file store", arguments: ConformanceChecks.fileStore, Place.allCases)
+    @Test("a file store", arguments: TestDepth.pairs(ConformanceChecks.fileStore, Place.allCases))
     func fileStore(_ check: ConformanceCheck<any FileStoring>, _ place: Place) async throws {
         try await check.run(on: diskFileStore(place))
     }
 
     @Test(
         "a file store that streams and is watched",
-        arguments: ConformanceChecks.streamingFileStore + ConformanceChecks.fileWatching, Place.allCases)
+        arguments: TestDepth.pairs(
+            ConformanceChecks.streamingFileStore + ConformanceChecks.fileWatching, Place.allCases))
     func streaming(_ check: ConformanceCheck<any StreamingFileStoring>, _ place: Place) async throws {
         try await check.run(on: diskFileStore(place))
     }
@@ -89,14 +90,14 @@ struct AppleFileSystemTests {
             root: URL(root.appending("files")), fileSystem: fileSystem, sources: SystemFileSystem())
     }
 
-    @Test("a vault", arguments: ConformanceChecks.secretStore, Place.allCases)
+    @Test("a vault", arguments: TestDepth.pairs(ConformanceChecks.secretStore, Place.allCases))
     func vault(_ check: ConformanceCheck<any CryptStoring>, _ place: Place) async throws {
         let (fileSystem, root) = try place.fileSystem()
         try await check.run(
             on: VaultCrypt(at: URL(root.appending("vault")), key: VaultKey.random(), fileSystem: fileSystem))
     }
 
-    @Test("a session in a vault", arguments: ConformanceChecks.sessionStorage, Place.allCases)
+    @Test("a session in a vault", arguments: TestDepth.pairs(ConformanceChecks.sessionStorage, Place.allCases))
     func session(_ check: ConformanceCheck<any SessionStorage<ConformanceUser>>, _ place: Place) async throws {
         let (fileSystem, root) = try place.fileSystem()
         let vault = try VaultCrypt(at: URL(root.appending("vault")), key: VaultKey.random(), fileSystem: fileSystem)
@@ -105,14 +106,15 @@ struct AppleFileSystemTests {
 
     @Test(
         "a storage of Codable values",
-        arguments: ConformanceChecks.storage + ConformanceChecks.storageRemoval + ConformanceChecks.storageOfPaths,
-        Place.allCases)
+        arguments: TestDepth.pairs(
+            ConformanceChecks.storage + ConformanceChecks.storageRemoval + ConformanceChecks.storageOfPaths,
+            Place.allCases))
     func storage(_ check: ConformanceCheck<any Storage>, _ place: Place) async throws {
         let (fileSystem, root) = try place.fileSystem()
         try await check.run(on: DiskStorage(path: URL(root.appending("storage")), fileSystem: fileSystem))
     }
 
-    @Test("the six file operations", arguments: ConformanceChecks.fileOperations, Place.allCases)
+    @Test("the six file operations", arguments: TestDepth.pairs(ConformanceChecks.fileOperations, Place.allCases))
     func fileOperations(_ check: ConformanceCheck<FileOperationsUnderTest>, _ place: Place) async throws {
         // Nor are names bytes on Apple's disks.
         let missing: Set<ConformanceCapability> = [.limitedSpace, .bytewiseNames, .namesOfAnyBytes]

@@ -198,7 +198,9 @@ struct DeviceConformanceTests {
         try await check.run(on: SimulatedDevice().sessionStorage(of: ConformanceUser.self))
     }
 
-    @Test(arguments: TestDepth.leavingOut("a hundred thousand opens", of: ConformanceChecks.fileSystem))
+    @Test(
+        arguments: TestDepth.sample(
+            TestDepth.leavingOut("a hundred thousand opens", of: ConformanceChecks.fileSystem), every: 3))
     func fileSystem(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         let device = try SimulatedDevice()
         var subject = FileSystemUnderTest(device.fileSystem, root: device.path(of: .documents))

@@ -44,7 +44,7 @@ struct WatchingTests {
     /// Random changes by two stores, and a consumer that applies them at the same time.
     @Test(
         "a dictionary that follows the changes ends equal to the listing",
-        arguments: WatchedRoot.Kind.allCases, TestDepth.seeds([1, 2, 3], random: 20))
+        arguments: TestDepth.pairs(WatchedRoot.Kind.allCases, TestDepth.seeds([1, 2, 3], random: 20)))
     func model(_ kind: WatchedRoot.Kind, _ seed: UInt64) async throws {
         let root = try WatchedRoot(kind)
         let stores = [root.store, root.other()]

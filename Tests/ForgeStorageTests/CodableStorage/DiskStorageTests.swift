@@ -179,7 +179,7 @@ struct DiskStorageHostileKeyTests {
     @Test("on a real disk no key reaches anything outside the root, and each refusal is typed")
     func realDisk() async throws {
         // Each save is flushed, which takes longer than everything else.
-        let keys = TestDepth.sample(HostileKeys.all, every: 5)
+        let keys = TestDepth.sample(HostileKeys.all, every: 7)
         try await withTemporaryDirectory { try attack(with: keys, in: $0, on: SystemFileSystem()) }
     }
 
