@@ -7,9 +7,14 @@ let strict: [SwiftSetting] = Context.environment["FORGE_STRICT"] == nil ? [] : [
 /// `FORGE_LAB=1` enables all traits, and adds what only maintainers build: the tools in `Lab/`, and the examples.
 let isLab = Context.environment["FORGE_LAB"] != nil
 
+/// `FORGE_FUZZ=1` adds the fuzzer of parsers, which links with `--sanitize=fuzzer` alone.
+let isFuzz = Context.environment["FORGE_FUZZ"] != nil
+
 let settings =
     strict + [.swiftLanguageMode(.v6)]
     + ["ExistentialAny", "InternalImportsByDefault", "MemberImportVisibility"].map { .enableUpcomingFeature($0) }
+    // Of two options `--sanitize`, the compiler takes the last; the code of this package needs both sanitizers.
+    + (isFuzz ? [.unsafeFlags(["-sanitize=fuzzer,address"])] : [])
 
 /// What ships is compiled in strict memory safety mode (SE-0458).
 func memorySafety(_ root: String) -> [SwiftSetting] { root == "Sources" ? [.strictMemorySafety()] : [] }
@@ -129,6 +134,12 @@ let lab: [Target] = [
         name: "NotesServerTests", dependencies: ["NotesServer"], path: "Examples/Server/Tests", packageAccess: false),
 ]
 
+// lld: gold fails on this executable with an internal error about its debugging information.
+let fuzzer = Target.executableTarget(
+    name: "forge-fuzz", dependencies: stores + ["ForgeCommands", "ForgeEtcd", "ForgeS3"],
+    path: "Lab/Sources/forge-fuzz", swiftSettings: settings,
+    linkerSettings: [.unsafeFlags(["-use-ld=lld"], .when(platforms: [.linux]))])
+
 let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -152,5 +163,5 @@ let package = Package(
         github("apple/swift-nio-ssl", "2.37.6"), github("swift-server/swift-service-lifecycle", "2.13.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: ["FullFoundation"]),
     ],
-    targets: libraries + suites + (isLab ? lab : [])
+    targets: libraries + suites + (isLab ? lab : []) + (isFuzz ? [fuzzer] : [])
 )
