@@ -37,10 +37,10 @@ extension Span<UInt8> {
     /// The index of the last byte that is not zero.
     var lastNonZeroIndex: Int? {
         typealias Words = (UInt64, UInt64, UInt64, UInt64)
-        let bytes = bytes
+        let bytes = unsafe bytes
         var end = count
         while end >= 32 {
-            let words = bytes.unsafeLoadUnaligned(fromByteOffset: end - 32, as: Words.self)
+            let words = unsafe bytes.unsafeLoadUnaligned(fromByteOffset: end - 32, as: Words.self)
             guard words.0 | words.1 | words.2 | words.3 == 0 else { break }
             end -= 32
         }

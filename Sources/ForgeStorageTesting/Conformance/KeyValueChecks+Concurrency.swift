@@ -92,7 +92,7 @@ extension ConformanceChecks {
             // Looking at the other requirements takes most of the time of a call, so that a store which does not check and
             // change in one step is interrupted between both.
             let others = (0..<50).map { "other \($0)" }
-            @Sendable func bytes(_ number: UInt64) -> [UInt8] { withUnsafeBytes(of: number.bigEndian) { Array($0) } }
+            @Sendable func bytes(_ number: UInt64) -> [UInt8] { unsafe withUnsafeBytes(of: number.bigEndian) { unsafe Array($0) } }
             try store.setRawValue(bytes(0), named: "a")
             let applied = try await competing(tasks: 3) {
                 guard let entry = try store.entry(named: "a") else { throw ConformanceViolation("a has no entry") }
@@ -117,7 +117,7 @@ extension ConformanceChecks {
             let samples = stride(from: 0, to: names.count, by: 6).map { names[$0] }
             @Sendable func batch(_ number: Int) -> KVBatch {
                 var batch = KVBatch()
-                let bytes = withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) }
+                let bytes = unsafe withUnsafeBytes(of: UInt64(number).bigEndian) { unsafe Array($0) }
                 for name in names { batch.append(.set(name: name, bytes: bytes)) }
                 return batch
             }
