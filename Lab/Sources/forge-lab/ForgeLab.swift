@@ -10,6 +10,7 @@ struct ForgeLab: AsyncParsableCommand {
             DeterminismCommand.self, FuzzCommand.self, FuzzChildCommand.self, FuzzLogsCommand.self,
             FuzzLogsChildCommand.self, CrashCommand.self, ServeCommand.self, CallCommand.self, CodingCommand.self,
             HeartbeatCommand.self, WaitCostsCommand.self, LatenciesCommand.self, WakeUpsCommand.self,
-            WakeUpsObserverCommand.self, StoppedVictimCommand.self, StoppedObserverCommand.self,
+            WakeUpsObserverCommand.self, StoppedVictimCommand.self, StoppedObserverCommand.self, ClosingsCommand.self,
+            ClosingsProcessCommand.self,
         ] + platformCommands)
 }

@@ -32,6 +32,18 @@ import Testing
     }
 }
 
+/// Shared stores that real processes close, of which some are killed.
+struct ClosingTests {
+    @Test("an exclusive opening succeeds after each closing beside other processes, also after kills")
+    func closings() throws {
+        let rounds = TestDepth.limit(60, deep: 10_000)
+        let outcome = try LabProcess.run("forge-lab", ["closings", "--rounds", "\(rounds)"])
+        #expect(outcome.status == 0, "\(outcome.output)")
+        #expect(outcome.output.contains("\(rounds) exclusive openings succeeded, "), "\(outcome.output)")
+        print(outcome.output, terminator: "")
+    }
+}
+
 /// These tests are run only with `FORGE_DEEP`, which raises their limits.
 @Suite struct DepthTests {
     @Test("the lab's tests run with the limits of a deep run")

@@ -6,9 +6,6 @@ import Logging
 import Synchronization
 import SystemPackage
 
-// Memory safety: A job refers to its engine without a reference count: `close()` waits for jobs before the engine is
-// released.
-
 /// A store: its table, and on disk its log. All `FileKVStore` objects of this process over one directory share an
 /// engine; every `InMemoryKVStore` has one of its own, without a directory and a log file.
 ///
@@ -121,10 +118,10 @@ extension KVEngine {
 extension KVEngine {
     /// Does something in another thread, or in this one if there can be no other. No lock of the engine may be held.
     ///
-    /// The job does not retain the engine, which outlives it all the same: ``close()`` waits for jobs. A weak reference
-    /// would make every use of the engine slower.
+    /// ``close()`` waits for the jobs that have begun. A write that ends beside it may begin one afterwards, which finds
+    /// the store closed; it retains the engine, because the last object of the app may be released meanwhile.
     func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
-        BackgroundJob.start(in: background) { [unowned(unsafe) self] in unsafe work(self) }
+        BackgroundJob.start(in: background) { work(self) }
     }
 }
 

@@ -18,8 +18,11 @@ struct LatenciesCommand: ParsableCommand {
     @Option(help: "The number of keys; 100,000, and then 1,000,000 by default.")
     var keys: Int?
 
-    @Option(help: "The number of measured calls of each kind in a row.")
+    @Option(help: "The number of measured calls of each kind in a row, at least.")
     var samples = 20_000
+
+    @Option(help: "How often the neighbour is to do its work meanwhile, at least; at most for a minute.")
+    var times = 5
 
     @Option(help: ArgumentHelp("A call of a process of its own on the store in the directory.", visibility: .hidden))
     var alone: Neighbour?
@@ -45,7 +48,7 @@ struct LatenciesCommand: ParsableCommand {
         defer { do { try FileManager.default.removeItem(at: root) } catch { print("\(root.path) is left: \(error)") } }
         for count in keys.map({ [$0] }) ?? [100_000, 1_000_000] {
             for sharing in FileKVStore.Sharing.allCases {
-                try Self.measure(count, samples, sharing, at: root.appending(path: "\(count)-\(sharing)"))
+                try measure(count, sharing, at: root.appending(path: "\(count)-\(sharing)"))
             }
             try Self.memory(at: root.appending(path: "\(count)-memory"), count)
         }
@@ -53,23 +56,22 @@ struct LatenciesCommand: ParsableCommand {
 
     // MARK: Calls
 
-    private static func measure(
-        _ count: Int, _ samples: Int, _ sharing: FileKVStore.Sharing, at directory: URL
-    ) throws {
+    private func measure(_ count: Int, _ sharing: FileKVStore.Sharing, at directory: URL) throws {
         // Compactions only by the neighbour.
         let options = FileKVStore.Options(sharing: sharing, compactionFloorInBytes: 1 << 40)
         let store = try FileKVStore(at: directory, options: options)
-        try fill(store, count)
-        let keys = (0..<1_000).map { KVKey<String>(name($0 * (count / 1_000))) }
+        try Self.fill(store, count)
+        let keys = (0..<1_000).map { KVKey<String>(Self.name($0 * (count / 1_000))) }
         print("\n\(sharing), \(count) keys; microseconds")
-        print(row("beside", ["", "p50", "p99", "p99.9", "longest"]))
+        print(Self.row("beside", ["", "p50", "p99", "p99.9", "longest"]))
         for neighbour in Neighbour.allCases where neighbour != .compactInProcess || sharing == .shared {
             let work = try Work(neighbour, store, directory)
             var (sets, gets): ([Double], [Double]) = ([], [])
-            for number in 0..<samples {
-                let key = keys[number % keys.count]
+            let latest = ContinuousClock.now + .seconds(60)
+            while sets.count < samples || neighbour != .nothing && work.count < times && ContinuousClock.now < latest {
+                let key = keys[sets.count % keys.count]
                 let start = ContinuousClock.now
-                try store.set(key, value: value(number))
+                try store.set(key, value: Self.value(sets.count))
                 let middle = ContinuousClock.now
                 let found = store.get(key)
                 let end = ContinuousClock.now
@@ -79,8 +81,8 @@ struct LatenciesCommand: ParsableCommand {
                 usleep(100)
             }
             let done = try work.end()
-            print(row(neighbour.rawValue, ["set"] + quantiles(sets)))
-            print(row(neighbour == .nothing ? "" : "  (\(done) times)", ["get"] + quantiles(gets)))
+            print(Self.row(neighbour.rawValue, ["set"] + Self.quantiles(sets)))
+            print(Self.row(neighbour == .nothing ? "" : "  (\(done) times)", ["get"] + Self.quantiles(gets)))
         }
         try store.close()
         try FileManager.default.removeItem(at: directory)
@@ -89,7 +91,7 @@ struct LatenciesCommand: ParsableCommand {
     /// What goes on beside the measured calls.
     private final class Work: Sendable {
         private let isOver = Atomic(false)
-        private let count = Atomic(0)
+        private let done = Atomic(0)
         private let ended = DispatchSemaphore(value: 0)
         private let process: Process?
 
@@ -100,7 +102,7 @@ struct LatenciesCommand: ParsableCommand {
                     defer { ended.signal() }
                     while neighbour != .nothing, !isOver.load(ordering: .relaxed) {
                         do { try neighbour.call(store) } catch { return print("\(neighbour): \(error)") }
-                        count.add(1, ordering: .relaxed)
+                        done.add(1, ordering: .relaxed)
                     }
                 }
                 return
@@ -111,20 +113,30 @@ struct LatenciesCommand: ParsableCommand {
             process.arguments = ["latencies", directory.path, "--alone", "compact"]
             process.standardOutput = output
             try process.run()
-            // It has the store open now.
-            _ = output.fileHandleForReading.availableData
             self.process = process
+            let reading = output.fileHandleForReading
+            // It has the store open now.
+            _ = reading.availableData
+            Thread.detachNewThread { [self] in
+                defer { ended.signal() }
+                // A line for each compaction, until the process has ended.
+                while true {
+                    let lines = reading.availableData
+                    if lines.isEmpty { return }
+                    done.add(lines.count { $0 == UInt8(ascii: "\n") }, ordering: .relaxed)
+                }
+            }
         }
+
+        /// How often the work was done.
+        var count: Int { done.load(ordering: .relaxed) }
 
         func end() throws -> Int {
             isOver.store(true, ordering: .relaxed)
-            guard let process else {
-                ended.wait()
-                return count.load(ordering: .relaxed)
-            }
-            process.terminate()
-            process.waitUntilExit()
-            return 1
+            process?.terminate()
+            ended.wait()
+            process?.waitUntilExit()
+            return count
         }
     }
 
@@ -184,7 +196,10 @@ struct LatenciesCommand: ParsableCommand {
             at: URL(filePath: path), options: FileKVStore.Options(sharing: sharing, compactionFloorInBytes: 1 << 40))
         if call == .compact {
             FileHandle.standardOutput.write(Data("open\n".utf8))
-            while true { try store.compact() }
+            while true {
+                try store.compact()
+                FileHandle.standardOutput.write(Data("compacted\n".utf8))
+            }
         }
         let before = residentMemory()
         let peak = Peak(above: before)

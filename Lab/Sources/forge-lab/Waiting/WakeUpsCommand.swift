@@ -40,14 +40,32 @@ struct WakeUpsCommand: AsyncParsableCommand {
             try store.set(sent, value: now())
         }
         usleep(1_000_000)
-        let before = try switches(of: observer)
+        let other = try processWithoutStore()
+        let before = (try switches(of: observer), try switches(of: other))
         usleep(UInt32(idle) * 1_000_000)
-        let count = try switches(of: observer).reduce(0) { $0 + $1.value - (before[$1.key] ?? 0) }
-        print("idle: \(count) voluntary context switches in \(idle) s")
+        let count = Self.sum(try switches(of: observer), since: before.0)
+        let otherCount = Self.sum(try switches(of: other), since: before.1)
+        print("idle: \(count) voluntary context switches in \(idle) s; \(otherCount) of a process without a store")
+        other.terminate()
+        other.waitUntilExit()
         try store.set(sent, value: 0)
         observer.waitUntilExit()
         try store.close()
         try FileManager.default.removeItem(at: directory)
+    }
+
+    /// A process that has run a task once: the library of Swift's threads then has a timer of its own on Linux.
+    private func processWithoutStore() throws -> Process {
+        let process = Process()
+        process.executableURL = URL(filePath: CommandLine.arguments[0])
+        process.arguments = ["wake-ups-observer"]
+        try process.run()
+        usleep(7_000_000)  // Its threads without work have ended.
+        return process
+    }
+
+    private static func sum(_ counts: [String: Int], since before: [String: Int]) -> Int {
+        counts.reduce(0) { $0 + $1.value - (before[$1.key] ?? 0) }
     }
 
     /// How often each thread of a process has begun to wait.
@@ -69,9 +87,15 @@ struct WakeUpsCommand: AsyncParsableCommand {
 struct WakeUpsObserverCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "wake-ups-observer", shouldDisplay: false)
 
-    @Argument var directory: String
+    @Argument var directory: String?
 
     func run() async throws {
+        guard let directory else {
+            await Task.detached {}.value
+            let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+            for await _ in stream {}
+            return continuation.finish()
+        }
         let store = try openShared(URL(filePath: directory, directoryHint: .isDirectory))
         // A stream ends with its store.
         let reactive = ReactiveKVStore(store)
