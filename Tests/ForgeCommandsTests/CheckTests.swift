@@ -23,7 +23,7 @@ struct CheckTests {
             #expect(run.status == 0, "\(run.errors)")
             #expect(run.output.contains("intact (3 keys)"))
             #expect(run.output.contains("intact (1 secret)"))
-            #expect(run.output.contains("8 checked, 0 damaged"))
+            #expect(run.output.hasSuffix("8 checked, 0 damaged\n"), "\(run.output)")
         }
         let withoutKey = try CommandRun(["check", scratch.path("demo")])
         #expect(withoutKey.output.contains("give --key-file"))

@@ -37,6 +37,16 @@ struct SecretInputTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
 
+    @Test("input of more than 16 MiB is refused, and the vault refuses a secret that is longer in its envelope")
+    func longest() throws {
+        let limit = 16 << 20
+        for (count, message) in [(limit + 1, "standard input is longer than 16 MiB"), (limit, "too large")] {
+            let run = try CommandRun(
+                ["secret", "set"] + vault + ["a", "--create"], input: Data(repeating: 0x78, count: count))
+            #expect(run.status == 1 && run.errors.contains(message), "\(run.errors)")
+        }
+    }
+
     @Test("a missing vault or key file is created only with --create")
     func create() throws {
         let refused = try CommandRun(["secret", "set"] + vault + ["a"], input: "x")

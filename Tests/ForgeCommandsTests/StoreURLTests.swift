@@ -79,6 +79,8 @@ struct ServerEnvironmentTests {
         #expect(both?.name == "a:b" && both?.password == "c")
         let one = try ServerEnvironment(["ETCDCTL_USER": "a:b:c"]).etcdUser()
         #expect(one?.name == "a" && one?.password == "b:c")
+        let empty = try ServerEnvironment(["ETCDCTL_USER": "a:"]).etcdUser()
+        #expect(empty?.name == "a" && empty?.password == "")
         #expect(try ServerEnvironment(["ETCDCTL_USER": "", "ETCDCTL_PASSWORD": "c"]).etcdUser() == nil)
         let failure = #expect(throws: CommandFailure.self) { try ServerEnvironment(["ETCDCTL_USER": "a"]).etcdUser() }
         #expect(failure?.status == .usage)
