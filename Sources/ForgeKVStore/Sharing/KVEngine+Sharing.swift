@@ -292,6 +292,7 @@ extension KVEngine {
         if let word, try sharing.page.word() != word { return nil }
         let remoteChanges = try apply(&follower, &writer)
         let isPoisoned = writer.log.isPoisoned
+        release(writer.log.file)
         writer.log = AppendLog(
             file, end: end, sequence: follower.sequence,
             flushedSequence: follower.endsFlushed ? follower.sequence : follower.flushedSequence,
@@ -301,6 +302,12 @@ extension KVEngine {
         sharing.noteFile(of: writer.log)
         sharing.note(writer.log)
         return remoteChanges
+    }
+
+    /// Releases the file of a log that was replaced, without the caller's locks: its last process frees its blocks when
+    /// it closes it, which takes milliseconds for a large one.
+    private func release(_ file: consuming LogFile) {
+        inBackground { [file] _ in withExtendedLifetime(file) {} }
     }
 
     private func apply(
@@ -335,6 +342,7 @@ extension KVEngine {
         remoteChanges.collect(from: &writer.table)
         let isPoisoned = writer.log.isPoisoned
         writer.obstacle = opened.obstacle
+        release(writer.log.file)
         writer.log = opened.log
         if isPoisoned { writer.log.poison() }
         writer.compactionThreshold = 0

@@ -92,7 +92,9 @@ extension ConformanceChecks {
             // Looking at the other requirements takes most of the time of a call, so that a store which does not check and
             // change in one step is interrupted between both.
             let others = (0..<50).map { "other \($0)" }
-            @Sendable func bytes(_ number: UInt64) -> [UInt8] { unsafe withUnsafeBytes(of: number.bigEndian) { unsafe Array($0) } }
+            @Sendable func bytes(_ number: UInt64) -> [UInt8] {
+                unsafe withUnsafeBytes(of: number.bigEndian) { unsafe Array($0) }
+            }
             try store.setRawValue(bytes(0), named: "a")
             let applied = try await competing(tasks: 3) {
                 guard let entry = try store.entry(named: "a") else { throw ConformanceViolation("a has no entry") }
