@@ -37,13 +37,17 @@ extension ConformanceChecks {
             }
             try expectEqual(try fill(tree, "next"), written, "the space after it was closed")
         },
-        holds("a block that is allocated can be filled on a full device, and a write across its end is short") { tree in
+        holds("a block that is allocated can be filled on a full device, and a write across its end is not complete") {
+            tree in
             try fill(tree, "big")
             try tree.opening(tree("f"), .writeOnly) { descriptor in
                 try expectEqual(try tree.write(descriptor, "more", at: 7), 4, "bytes written behind the end of f")
-                let count = try tree.write(descriptor, block + block, at: 11)
-                try expect(
-                    (1..<2 * block.utf8.count).contains(count), "a write of 8,192 bytes: expected fewer, got \(count)")
+                // A file system that needs space for all blocks of a page refuses the write.
+                var count = 0
+                do {
+                    count = try tree.write(descriptor, block + block, at: 11)
+                } catch let error as FileSystemError where error.errno == .noSpace {}
+                try expect(count < 2 * block.utf8.count, "a write of 8,192 bytes: expected fewer, got \(count)")
                 try expectEqual(try tree.status("f").sizeInBytes, Int64(11 + count), "the size of f")
                 try expect(try tree.content("f") == "contentmore" + block.prefix(count), "the content of f")
                 try tree.expectErrno(.noSpace, "a write behind the allocated block") {

@@ -31,7 +31,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case sharesDescriptors = "processes do not share descriptors, and share the files"
         case neverWaits = "a process that waits for a lock gets it when the holder ends"
         case refusesTheRestOfABlock =
-            "a block that is allocated can be filled on a full device, and a write across its end is short"
+            "a block that is allocated can be filled on a full device, and a write across its end is not complete"
         case reservesNothing = "reserved space can be written on a full device"
         case keepsABlock = "the space of truncated, replaced and removed files is free again"
         case opensForeignSockets = "a socket of a third user is not opened for creation in a sticky directory"
