@@ -116,7 +116,8 @@ extension KVEngine {
 // MARK: In the background
 
 extension KVEngine {
-    /// Does something in another thread, or in this one if there can be no other. No lock of the engine may be held.
+    /// Does something in another thread, or in this one if there can be no other. Work that takes a lock of the engine
+    /// may not be begun while that is held.
     ///
     /// ``close()`` waits for the jobs that have begun. A write that ends beside it may begin one afterwards, which finds
     /// the store closed; it retains the engine, because the last object of the app may be released meanwhile.

@@ -291,23 +291,26 @@ extension KVEngine {
         // The log may have been replaced again before it was opened.
         if let word, try sharing.page.word() != word { return nil }
         let remoteChanges = try apply(&follower, &writer)
-        let isPoisoned = writer.log.isPoisoned
-        release(writer.log.file)
-        writer.log = AppendLog(
+        let log = AppendLog(
             file, end: end, sequence: follower.sequence,
             flushedSequence: follower.endsFlushed ? follower.sequence : follower.flushedSequence,
             endsFlushed: follower.endsFlushed, space: LogSpace(options.space))
+        goOn(with: log, sharing, &writer)
+        return remoteChanges
+    }
+
+    /// Uses a log in place of the open one, whose file is closed outside the caller's locks: the last process that closes
+    /// it frees its blocks, which takes milliseconds for a large one.
+    private func goOn(with log: consuming AppendLog, _ sharing: EngineSharing, _ writer: inout Writer) {
+        let isPoisoned = writer.log.isPoisoned
+        sharing.keepReplaced(writer.log.file)
+        writer.log = log
         if isPoisoned { writer.log.poison() }
         writer.compactionThreshold = 0
         sharing.noteFile(of: writer.log)
         sharing.note(writer.log)
-        return remoteChanges
-    }
-
-    /// Releases the file of a log that was replaced, without the caller's locks: its last process frees its blocks when
-    /// it closes it, which takes milliseconds for a large one.
-    private func release(_ file: consuming LogFile) {
-        inBackground { [file] _ in withExtendedLifetime(file) {} }
+        // Nothing here refers to the old file any more, so the job closes it.
+        inBackground { _ in sharing.releaseReplaced() }
     }
 
     private func apply(
@@ -340,14 +343,8 @@ extension KVEngine {
         var remoteChanges = RemoteChanges()
         remoteChanges.apply(table.contents, to: &writer.table, reportingTo: changes)
         remoteChanges.collect(from: &writer.table)
-        let isPoisoned = writer.log.isPoisoned
         writer.obstacle = opened.obstacle
-        release(writer.log.file)
-        writer.log = opened.log
-        if isPoisoned { writer.log.poison() }
-        writer.compactionThreshold = 0
-        sharing.noteFile(of: writer.log)
-        sharing.note(writer.log)
+        goOn(with: opened.log, sharing, &writer)
         return remoteChanges
     }
 
@@ -373,6 +370,9 @@ final class EngineSharing: Sendable {
 
     /// The longest time to wait for the lock.
     let timeout: Duration
+
+    /// The files of replaced logs that no job has closed yet.
+    private let replaced = Mutex<[LogFile]>([])
 
     /// The value of ``SharedPage/word()`` while this process has read all changes.
     private let known = Atomic<UInt64>(0)
@@ -496,6 +496,19 @@ extension EngineSharing {
         try page.announce(
             SharedPageContent.Replacement(
                 newLog: Self.tag(new), oldLog: Self.tag(old), retainedEnd: retainedEnd, shift: shift))
+    }
+
+    /// Keeps the file of a log that was replaced, until ``releaseReplaced()``.
+    func keepReplaced(_ file: LogFile) { replaced.withLock { $0.append(file) } }
+
+    /// Closes the files that were kept, unless they are still in use.
+    func releaseReplaced() {
+        // They are closed after the lock is released.
+        _ = replaced.withLock { files in
+            let taken = files
+            files = []
+            return taken
+        }
     }
 
     /// Records that the table contains the changes up to the end of the log.

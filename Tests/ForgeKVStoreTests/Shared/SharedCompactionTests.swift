@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeStorageTesting
+import Foundation
 import Synchronization
 import SystemPackage
 import TestDepth
@@ -253,6 +254,27 @@ struct SharedCompactionTests {
             #expect(try store.keys().count == 41)
         }
         #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+    }
+
+    @Test("lets a process that follows it close the old log outside its locks", arguments: [true, false])
+    func closingOfReplacedLog(_ isWritten: Bool) throws {
+        let first = try fixture.open(fixture.process(1))
+        let caller = pthread_self()
+        let closings = Mutex((byCaller: 0, byOthers: 0))
+        let fileSystem = InterceptedFileSystem(fixture.process(2).fileSystem) { call throws(FileSystemError) in
+            guard call.operation == .close else { return }
+            closings.withLock { if pthread_self() == caller { $0.byCaller += 1 } else { $0.byOthers += 1 } }
+        }
+        let second = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: fixture.options(2))
+        try first.set(a, value: 1)
+        #expect(second.get(a) == 1)
+        try first.compact()
+        try first.set(a, value: 2)
+        let before = closings.withLock { $0.byCaller }
+        if isWritten { try second.set(KVKey<Int>("b"), value: 1) } else { #expect(second.get(a) == 2) }
+        #expect(closings.withLock { $0.byCaller } == before)
+        try second.close()
+        #expect(closings.withLock { $0.byOthers } == 1)
     }
 
     @Test("makes a process that has not read all of the old log read all of the new one", arguments: [false, true])
