@@ -81,7 +81,7 @@ enum FuzzedParser: String, CaseIterable {
         decode(Duration.self)
         decode(CodedValueProbe.self)
         let value = try CodedValue(decoding: try ValueEnvelope(decoding: bytes))
-        // What was read can be written, and reads back as the same.
+        // A decoded value can be encoded, and its encoding decodes as the same value.
         let encoded = try value.encoded()
         let again = try CodedValue(decoding: encoded).encoded()
         precondition(again == encoded, "a value reads back as another one")

@@ -192,7 +192,7 @@ extension StoreWalk {
         }
     }
 
-    /// What a copy does with an entry.
+    /// The result of copying an entry.
     enum Carried {
         case copied
         /// A file that only the store itself needs.
@@ -201,7 +201,7 @@ extension StoreWalk {
         case failed(String)
     }
 
-    /// What a copy does with an entry of a file store, or of an ordinary directory. Everything that is not copied has a
+    /// Decides how an entry of a file store, or of an ordinary directory, is copied. Every entry that is not copied has a
     /// reason, unless it is the store's own.
     func carried(_ entry: Entry, ofStore isStore: Bool) throws(FileSystemError) -> Carried {
         let type = entry.status.type

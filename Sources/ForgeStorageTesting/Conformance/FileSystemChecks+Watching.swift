@@ -264,7 +264,7 @@ private final class WatchUnderTest: Sendable {
         var cancellationCount = 0
     }
 
-    /// What the handlers share with this object.
+    /// The state that the handlers share with this object.
     private final class Reports: Sendable {
         let state = Mutex(State())
         let changed = DispatchSemaphore(value: 0)

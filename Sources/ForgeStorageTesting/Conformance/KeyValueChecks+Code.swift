@@ -3,7 +3,7 @@ import ForgeKVStore
 import Synchronization
 
 extension ConformanceChecks {
-    /// What the code of a value's type may rely on: its versions, and the reads that it makes itself.
+    /// Promises to the code of a value's type: which versions it decodes, and that it may read the store.
     static let keyValueCode: [ConformanceCheck<any KVStoring>] = keyValueVersions + keyValueCallsOfValues
 
     private static let keyValueVersions: [ConformanceCheck<any KVStoring>] = [

@@ -61,7 +61,7 @@ extension ConformanceChecks {
 }
 
 extension ConformanceChecks {
-    /// What a transactional store promises to concurrent callers.
+    /// The promises of a transactional store to concurrent callers.
     static let keyValueAtomicity: [ConformanceCheck<any KVTransactionalStoring>] = [
         ConformanceCheck("no update by 4 threads is lost") { store in
             let key = KVKey<Int>("a")

@@ -14,7 +14,7 @@ public struct FailingCall: Hashable, Sendable {
         case forEver
     }
 
-    /// What a disk does beyond failing a call with an error number.
+    /// The behaviour of a disk beyond failing a call with an error number.
     public enum Condition: String, Hashable, Sendable, CaseIterable {
         /// Each read and each write in turn transfers 1 byte, and each write also half of its bytes, so that code which
         /// ignores the returned count loses the rest.
