@@ -165,8 +165,14 @@ def compile_swift_system(stub: Path, work: Path, output: Path):
          "-emit-module-path", output / "SystemPackage.swiftmodule", stub, *copy.glob("**/*.swift")], "swift-system")
 
 
-def check_target(command, name, folder, staged, output):
-    """Type-checks the evaluated copies of a target, and leaves its module for those that import it."""
+def compile_stub(command, name, stubs, output):
+    run(command + ["-parse-as-library", "-suppress-warnings", "-module-name", name, "-emit-module-path",
+                   output / f"{name}.swiftmodule", *sorted((stubs / name).glob("*.swift"))], f"stub {name}")
+
+
+def check_target(command, folder, staged, output):
+    """Type-checks the evaluated copies of a target, and returns where it leaves its module for those that import it."""
+    name = Path(folder).name
     files = sorted(staged.glob(f"{folder}/**/*.swift"))
     if not files:
         problem(f"{folder}: there are no files")
@@ -177,8 +183,9 @@ def check_target(command, name, folder, staged, output):
         # As in the package's manifest.
         command = [x for x in command if x not in ("6", "-enable-upcoming-feature", *FEATURES)] + ["-swift-version", "5"]
         command.remove("-swift-version")
-    return run(command + library + ["-module-name", name.replace("-", "_"), "-emit-module-path",
-                                    output / f"{name.replace('-', '_')}.swiftmodule", *files], folder)
+    run(command + library + ["-module-name", name.replace("-", "_"), "-emit-module-path",
+                             output / f"{name.replace('-', '_')}.swiftmodule", *files], folder)
+    return output
 
 
 def main():
@@ -227,15 +234,8 @@ def main():
         if not include.exists():
             include = apple_headers.fetch(headers)
         targets = list(PLATFORMS.values()) + ["x86_64-apple-macos15"]
-        for target in targets:
-            for name in ["Darwin", "DarwinByFoundation"]:
-                for text in apple_headers.prove_c_library(work / f"stubs/{name}/{name}.swift", include, work, target):
-                    problem(f"{name}.swift, {target}: {text}")
-            for source in sorted(glob.glob("Sources/CForge*/*.c")):
-                result = apple_headers.clang(
-                    include, target, "-Wall", "-Werror", "-I", str(Path(source).parent / "include"), source)
-                if result.returncode:
-                    problem(f"{source}, {target}:\n{result.stderr}")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda target: prove_headers(target, work, include), targets))
         for text in apple_headers.prove_frameworks(work / "stubs", headers, work / "macOS/Sources"):
             problem(text)
 
@@ -247,10 +247,12 @@ def main():
         characters.write_text(f"public typealias CChar1024 = {apple_headers.CHARACTERS}\n")
         command = compiler(output, products)
         stub_command = [x for x in command if x != "-warnings-as-errors"]
-        compile_swift_system(work / "stubs/SystemPackage/Apple.swift", work, output)
-        for name in STUBS:
-            run(stub_command + ["-parse-as-library", "-suppress-warnings", "-module-name", name, "-emit-module-path",
-                           output / f"{name}.swiftmodule", *sorted((work / "stubs" / name).glob("*.swift"))], f"stub {name}")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            system = pool.submit(compile_swift_system, work / "stubs/SystemPackage/Apple.swift", work, output)
+            list(pool.map(lambda name: compile_stub(stub_command, name, work / "stubs", output), STUBS[:-1]))
+            system.result()
+        # The last one imports the one before it.
+        compile_stub(stub_command, STUBS[-1], work / "stubs", output)
         check_folders(command, folders, work, output)
         run(["python3", "Scripts/check-snippets.py", "--swiftui", str(output)], "printed programs with SwiftUI")
     if problems:
@@ -258,36 +260,61 @@ def main():
     print(f"check-apple: {len(folders)} targets, {len(targets)} platforms of C, {len(branches)} branches")
 
 
+def prove_headers(target: str, work: Path, include: Path):
+    folder = work / f"headers-{target}"
+    folder.mkdir()
+    for name in ["Darwin", "DarwinByFoundation"]:
+        for text in apple_headers.prove_c_library(work / f"stubs/{name}/{name}.swift", include, folder, target):
+            problem(f"{name}.swift, {target}: {text}")
+    for source in sorted(glob.glob("Sources/CForge*/*.c")):
+        result = apple_headers.clang(
+            include, target, "-Wall", "-Werror", "-I", str(Path(source).parent / "include"), source)
+        if result.returncode:
+            problem(f"{source}, {target}:\n{result.stderr}")
+
+
 def check_folders(command, folders, work, output):
-    done = set()
-    waiting = [f for f in folders if any((work / "macOS" / f).glob("**/*.swift"))]
-    names = {Path(f).name for f in waiting}
+    waiting = []
+
+    def add(folder, check, *rest):
+        waiting.append((folder, lambda: check(command, folder, *rest)))
+
+    known = set()
+    for platform in PLATFORMS:
+        modules = output if platform == "macOS" else work / f"modules-{platform}"
+        modules.mkdir(exist_ok=True)
+        for folder in folders:
+            # Each distinct text of a target once.
+            text = (folder, staged_text(work / platform / folder))
+            if text[1] and text not in known:
+                known.add(text)
+                add(folder, check_target, work / platform, modules)
+    for folder in folders:
+        if folder.startswith("Sources/"):
+            add(folder, check_widths, work / "watchOS")
+
+    names = {Path(folder).name for folder, _ in waiting}
     imports = {
         folder: {m for p in (work / "macOS" / folder).glob("**/*.swift")
                  for m in re.findall(r"^\s*(?:@\w+ )*(?:public |private |internal )?import (?:\w+ )?(\w+)", p.read_text(), re.M)}
-        & names - {Path(folder).name} for folder in waiting}
+        & names - {Path(folder).name} for folder in folders}
+    done = set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         running = {}
         while waiting or running:
-            for folder in [f for f in waiting if imports[f] <= done]:
-                waiting.remove(folder)
-                future = pool.submit(check_target, command, Path(folder).name, folder, work / "macOS", output)
-                running[future] = folder
+            for item in [item for item in waiting if imports[item[0]] <= done]:
+                waiting.remove(item)
+                running[pool.submit(item[1])] = item[0]
             if not running:
-                raise SystemExit(f"check-apple: {waiting} import each other")
+                raise SystemExit(f"check-apple: {[folder for folder, _ in waiting]} import each other")
             for future in concurrent.futures.wait(running, return_when="FIRST_COMPLETED").done:
-                done.add(Path(running.pop(future)).name)
-    # What another platform compiles otherwise.
-    for platform in list(PLATFORMS)[1:]:
-        for folder in folders:
-            if any(p.read_text() != (work / "macOS" / folder / p.relative_to(work / platform / folder)).read_text()
-                   for p in (work / platform / folder).glob("**/*.swift")):
-                other = work / f"modules-{platform}"
-                other.mkdir(exist_ok=True)
-                check_target(command, Path(folder).name, folder, work / platform, other)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        shipped = [folder for folder in folders if folder.startswith("Sources/")]
-        list(pool.map(lambda folder: check_widths(command, folder, work / "watchOS"), shipped))
+                folder = running.pop(future)
+                if future.result() == output:
+                    done.add(Path(folder).name)
+
+
+def staged_text(folder: Path):
+    return tuple((str(path.relative_to(folder)), path.read_text()) for path in sorted(folder.glob("**/*.swift")))
 
 
 # MARK: 32-bit integers
