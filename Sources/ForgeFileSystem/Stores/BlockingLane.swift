@@ -214,12 +214,19 @@ extension BlockingLane {
         /// The threads without work; the one that has worked last is the next to work.
         var idle: [Worker] = []
         var threadCount = 0
+        /// The threads that have not looked for a call yet.
+        var startingCount = 0
+        /// Whether the system had no thread, and is asked again soon.
+        var isRetrying = false
         /// Whether the lane is in the list of those that wait for a thread of the process.
         var isStarved = false
         /// The calls with deadlines that have begun.
         var running: [ObjectIdentifier: Job] = [:]
         /// When the deadlines are looked at next.
         var nextWatch: ContinuousClock.Instant?
+
+        /// Whether a call waits that no starting thread is for.
+        var needsThread: Bool { waiting.count > startingCount }
 
         mutating func begin(_ job: Job) {
             job.hasBegun = true
@@ -246,7 +253,7 @@ extension BlockingLane {
 
     private static let allThreads = Mutex(AllThreads())
 
-    /// Counts a new thread of the lane; false if there are enough of the lane or of the process.
+    /// Counts a new thread of the lane; false if there are enough of the lane, or of the process until one ends.
     private func reserveThread(_ state: inout State) -> Bool {
         guard state.threadCount < limit else { return false }
         if state.threadCount > 0 {
@@ -264,22 +271,28 @@ extension BlockingLane {
             }
         }
         state.threadCount += 1
+        state.startingCount += 1
         return true
     }
 
-    /// Releases a thread of a lane that has so many others; another lane whose calls wait gets one instead.
+    /// Starts the threads that the lane needs, as far as it and the process may have more.
+    private func startMissingThreads() {
+        while state.withLock({ $0.needsThread && reserveThread(&$0) }) {
+            guard startThread() else { return }
+        }
+    }
+
+    /// Releases a thread of a lane that has so many others; lanes whose calls wait get threads instead.
     private static func releaseThread(besides others: Int) {
         guard others > 0 else { return }
-        let next = allThreads.withLock { all -> BlockingLane? in
-            all.count -= 1
-            return all.starved.isEmpty ? nil : all.starved.removeFirst()
+        allThreads.withLock { $0.count -= 1 }
+        // A lane that needs more threads than there are is in the list again.
+        while let next = allThreads.withLock({ all -> BlockingLane? in
+            all.count < processLimit && !all.starved.isEmpty ? all.starved.removeFirst() : nil
+        }) {
+            next.state.withLock { $0.isStarved = false }
+            next.startMissingThreads()
         }
-        guard let next else { return }
-        let isStarting = next.state.withLock { state in
-            state.isStarved = false
-            return state.waiting.count > 0 && next.reserveThread(&state)
-        }
-        if isStarting { next.startThread() }
     }
 
     /// A thread of a lane.
@@ -294,6 +307,7 @@ extension BlockingLane {
         init(_ lane: BlockingLane) { self.lane = lane }
 
         func run() {
+            lane.state.withLock { $0.startingCount -= 1 }
             while let job = lane.nextJob(for: self) {
                 job.run()
                 lane.end(job)
@@ -301,28 +315,26 @@ extension BlockingLane {
         }
     }
 
-    private func startThread() {
+    /// Starts a thread that is counted. If the system has none, that is tried again while calls wait.
+    @discardableResult
+    private func startThread() -> Bool {
         let worker = Worker(self)
-        if ForgeFileSystem.startThread({ worker.run() }) { return }
-        let (others, isStuck) = state.withLock { state in
+        if ForgeFileSystem.startThread({ worker.run() }) { return true }
+        let (others, isFirst) = state.withLock { state in
             state.threadCount -= 1
-            return (state.threadCount, state.threadCount == 0 && state.waiting.count > 0)
+            state.startingCount -= 1
+            defer { state.isRetrying = true }
+            return (state.threadCount, !state.isRetrying)
         }
         Self.releaseThread(besides: others)
-        // The system has no thread now. With another thread of the lane, the calls wait for that one.
-        if isStuck {
+        if isFirst {
             Task.detached {
                 do { try await Task.sleep(for: .milliseconds(10)) } catch {}
-                self.startMissingThread()
+                self.state.withLock { $0.isRetrying = false }
+                self.startMissingThreads()
             }
         }
-    }
-
-    private func startMissingThread() {
-        let isNeeded = state.withLock { state in
-            state.threadCount == 0 && state.waiting.count > 0 && reserveThread(&state)
-        }
-        if isNeeded { startThread() }
+        return false
     }
 
     private func end(_ job: Job) {
