@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeFileStore
 import ForgeFileSystem
 import ForgeStorageTesting
@@ -16,7 +17,7 @@ import Darwin
 @Suite("Calls that wait for a directory that another program locks", .serialized)
 struct WaitingTests {
     /// In a process of its own, because other tests block Swift's threads.
-    @Test("neither Swift's tasks nor the calls of another store wait with them")
+    @Test("neither Swift's tasks nor the calls of another store wait with them", .startsProcess)
     func heartbeat() async {
         await #expect(processExitsWith: .success) { try await checkHeartbeatBesideLockedDirectory() }
     }

@@ -1,4 +1,5 @@
 import CForgeFileSystem
+import ChildProcesses
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
@@ -197,7 +198,7 @@ struct SystemProcessTests {
         try await check.run(on: FileSystemUnderTest(SystemFileSystem(), root: directory.path))
     }
 
-    @Test("with its descriptors")
+    @Test("with its descriptors", .startsProcess)
     func descriptors() async {
         await #expect(processExitsWith: .success) {
             let directory = try TemporaryDirectory()
@@ -214,7 +215,7 @@ struct SystemProcessTests {
         }
     }
 
-    @Test("in a working directory that was removed")
+    @Test("in a working directory that was removed", .startsProcess)
     func removedWorkingDirectory() async throws {
         await #expect(processExitsWith: .success) {
             let directory = try TemporaryDirectory()

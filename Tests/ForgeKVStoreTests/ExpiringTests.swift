@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeKVStore
 import Foundation
 import Synchronization
@@ -75,7 +76,7 @@ struct ExpiringTests {
         #expect(try !isThere())
     }
 
-    @Test("a duration may have any length")
+    @Test("a duration may have any length", .startsProcess)
     func longDuration() async throws {
         await #expect(processExitsWith: .success) {
             let store = ExpiringKVStore(InMemoryKVStore())

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Dispatch
 import ForgeCoding
 import ForgeFileSystem
@@ -7,6 +8,7 @@ import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
+
 @testable import ForgeKVStore
 
 @Suite("Opening and closing many stores") struct OpeningConcurrencyTests {
@@ -141,7 +143,7 @@ import Testing
 }
 
 @Suite("Options at the limits of their ranges") struct ExtremeOptionsTests {
-    @Test("an unreachable compaction floor does not trap")
+    @Test("an unreachable compaction floor does not trap", .startsProcess)
     func unreachableFloor() async {
         await #expect(processExitsWith: .success) {
             let store = try FileKVStore(
@@ -150,7 +152,7 @@ import Testing
         }
     }
 
-    @Test("a lock timeout may be as long as any duration")
+    @Test("a lock timeout may be as long as any duration", .startsProcess)
     func endlessTimeout() async {
         await #expect(processExitsWith: .success) {
             let fileSystem = InMemoryFileSystem()
@@ -204,7 +206,7 @@ import Testing
     }
 
     #if os(Linux)
-    @Test("a long text that was replaced takes no memory", arguments: FileKVStore.Sharing.allCases)
+    @Test("a long text that was replaced takes no memory", .startsProcess, arguments: FileKVStore.Sharing.allCases)
     func memory(_ sharing: FileKVStore.Sharing) async {
         let directory = TemporaryDirectory()
         let path = directory.url.path

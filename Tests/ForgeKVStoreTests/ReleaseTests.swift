@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
@@ -5,6 +6,7 @@ import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
+
 @testable import ForgeKVStore
 
 @Suite("Releasing a store")
@@ -55,7 +57,9 @@ struct ReleaseTests {
         }
     }
 
-    @Test("a closed store whose last object goes while it is opened again may open other stores with its handler")
+    @Test(
+        "a closed store whose last object goes while it is opened again may open other stores with its handler",
+        .startsProcess)
     func besideOpening() async {
         // If opening waits for itself, so does every other test of the process.
         await #expect(processExitsWith: .success) {

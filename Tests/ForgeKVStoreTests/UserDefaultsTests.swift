@@ -1,6 +1,8 @@
+import ChildProcesses
 import ForgeFileSystem
 import Foundation
 import Testing
+
 @testable import ForgeKVStore
 
 @Suite struct UserDefaultsTests {
@@ -178,7 +180,7 @@ import Testing
     }
 
     // In a separate process: Foundation writes all suites together, so another test would write this one.
-    @Test("names just set by other code are listed and imported")
+    @Test("names just set by other code are listed and imported", .startsProcess)
     func unsynchronized() async throws {
         await #expect(processExitsWith: .success) {
             let name = "unsynchronised.\(UUID())"
@@ -193,7 +195,9 @@ import Testing
     }
 
     // In a separate process: Foundation rereads a suite when any other is written, and this one then cannot be read.
-    @Test("a file that cannot be written is an error, and the old value is kept; other suites are written")
+    @Test(
+        "a file that cannot be written is an error, and the old value is kept; other suites are written", .startsProcess
+    )
     func failingFile() async throws {
         await #expect(processExitsWith: .success) {
             let suite = TemporarySuite()

@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeCrashTesting
 import ForgeCrypt
 import ForgeFileStore
@@ -105,7 +106,9 @@ struct DeviceLockTests {
         try fileSystem.close(file)
     }
 
-    @Test("ends a process that accesses a mapping of a file made inaccessible by the lock", arguments: [true, false])
+    @Test(
+        "ends a process that accesses a mapping of a file made inaccessible by the lock", .startsProcess,
+        arguments: [true, false])
     func mappings(_ stores: Bool) async throws {
         await #expect(processExitsWith: .failure) { [stores] in
             let device = try SimulatedDevice()

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
@@ -11,7 +12,7 @@ import Testing
 
 @Suite("Watching a file store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct WatchingTests {
-    @Test("another process's changes are reported")
+    @Test("another process's changes are reported", .startsProcess)
     func otherProcess() async throws {
         let directory = try TemporaryDirectory()
         let path = directory.url("store").path
@@ -100,7 +101,7 @@ struct WatchingTests {
         #expect(files == present, "seed \(seed)")
     }
 
-    @Test("a cancelled iteration, one that ends early, and one that fails leave no descriptor open")
+    @Test("a cancelled iteration, one that ends early, and one that fails leave no descriptor open", .startsProcess)
     func descriptors() async throws {
         // In a process of its own, where no other test opens files.
         await #expect(processExitsWith: .success) {

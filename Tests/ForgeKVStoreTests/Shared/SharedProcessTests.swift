@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeFileSystem
 import ForgeKVStore
 import Foundation
@@ -74,7 +75,7 @@ struct SharedProcessTests {
     private let count = KVKey<Int>("count")
     private var path: String { directory.url.path }
 
-    @Test("four processes that count 1,000 times each lose no count")
+    @Test("four processes that count 1,000 times each lose no count", .startsProcess)
     func counting() async throws {
         let own = try openShared(path)
         #expect(own.get(count) == nil)
@@ -92,7 +93,9 @@ struct SharedProcessTests {
         #expect(try own.read(count) == 4000)
     }
 
-    @Test("a change reaches a stream in another process and back", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    @Test(
+        "a change reaches a stream in another process and back", .startsProcess,
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func streams() async throws {
         let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
         let own = ReactiveKVStore(try openShared(path))
@@ -109,7 +112,7 @@ struct SharedProcessTests {
     }
 
     @Test(
-        "no lock is held between calls while two processes have the store open",
+        "no lock is held between calls while two processes have the store open", .startsProcess,
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func noLock() async throws {
         let own = ReactiveKVStore(try openShared(path))
@@ -123,7 +126,9 @@ struct SharedProcessTests {
         _ = await other.value
     }
 
-    @Test("the error of an exclusive opening contains a sharer, that of a shared opening the exclusive owner")
+    @Test(
+        "the error of an exclusive opening contains a sharer, that of a shared opening the exclusive owner",
+        .startsProcess)
     func inUse() async throws {
         let own = ProcessInfo.processInfo.processIdentifier
         do {
@@ -148,7 +153,7 @@ struct SharedProcessTests {
         }
     }
 
-    @Test("a killed sharer does not prevent an exclusive opening")
+    @Test("a killed sharer does not prevent an exclusive opening", .startsProcess)
     func killedUser() async throws {
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in
             let store = try openShared(path)
@@ -160,7 +165,7 @@ struct SharedProcessTests {
     }
 
     @Test(
-        "a killed process loses no acknowledged write, and another continues writing",
+        "a killed process loses no acknowledged write, and another continues writing", .startsProcess,
         arguments: 0..<TestDepth.limit(1, deep: 12))
     func killed(_ round: Int) async throws {
         let own = try openShared(path + "/store", compactionFloorInBytes: 5000)

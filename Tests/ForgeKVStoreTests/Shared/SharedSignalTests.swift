@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
@@ -159,7 +160,7 @@ struct SharedSignalTests {
 
 // Serialized with the other tests in which two processes wait for each other.
 extension SharedProcessTests {
-    @Test("a change arrives in another process within 20 ms, and back")
+    @Test("a change arrives in another process within 20 ms, and back", .startsProcess)
     func latency() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
@@ -183,7 +184,7 @@ extension SharedProcessTests {
         #expect(times.sorted()[last / 2] <= .milliseconds(40), "there and back")
     }
 
-    @Test("a process that observes a store sleeps until something changes")
+    @Test("a process that observes a store sleeps until something changes", .startsProcess)
     func idle() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
@@ -202,7 +203,7 @@ extension SharedProcessTests {
         #expect((Int32(0)...3).contains { status == .exitCode(100 + $0) }, "\(String(describing: status))")
     }
 
-    @Test("a process that another program has removed from the page still gets changes")
+    @Test("a process that another program has removed from the page still gets changes", .startsProcess)
     func truncatedPage() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path

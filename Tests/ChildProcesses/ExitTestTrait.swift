@@ -1,0 +1,29 @@
+import Dispatch
+package import Testing
+
+/// Runs a test that expects a process to exit besides the queue of all other tests.
+///
+/// Swift Testing reaps such a process once the task of the test has run again, and polls until then. In the queue of a
+/// whole run that takes minutes of processor time.
+package struct ExitTestTrait: TestTrait, TestScoping {
+    package func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        try await withTaskExecutorPreference(ThreadsOfExitTests.shared) { try await function() }
+    }
+}
+
+extension Trait where Self == ExitTestTrait {
+    package static var startsProcess: Self { Self() }
+}
+
+private final class ThreadsOfExitTests: TaskExecutor {
+    static let shared = ThreadsOfExitTests()
+
+    private let queue = DispatchQueue(label: "exit tests", qos: .userInitiated, attributes: .concurrent)
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+}
