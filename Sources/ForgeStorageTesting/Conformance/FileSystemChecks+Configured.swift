@@ -91,6 +91,18 @@ extension ConformanceChecks {
                 }
             }
         },
+        holds("a store into a hole of a mapped file faults on a full device") { tree in
+            try tree.mapping("mapped", size: 1 << 23) { _, mapping in
+                try fill(tree, "big")
+                try expect(!mapping.hasFaulted, "the mapping has faulted before a store")
+                // Less than a block may be left.
+                for place in stride(from: 0, to: 1 << 23, by: 1 << 17) where !mapping.hasFaulted {
+                    tree.store("lost", at: place, in: mapping)
+                }
+                try expect(mapping.hasFaulted, "64 stores, each into another hole: expected a fault")
+                try tree.expectErrno(.ioError, "writing back after a fault") { try mapping.writeBack() }
+            }
+        },
         holds("a device without free inodes creates nothing until one is free") { tree in
             var count = 0
             do {
@@ -165,7 +177,30 @@ extension ConformanceChecks {
             let device = try tree.fileSystem.status(tree.subject.otherDevice ?? "/").device
             try expect(try device != tree.status("f").device, "the numbers")
         },
+        holds("a mount point is not renamed") { tree in
+            let point = try mountPoint(of: tree.subject.otherDevice ?? "/", tree)
+            let moved = POSIXPath(Array(point.bytes) + Array(".moved".utf8))
+            // A user without the right to change the directory above is refused for that.
+            try tree.expectErrno(
+                [.resourceBusy, .permissionDenied, .readOnlyFileSystem], "rename(\(point), to: \(moved))"
+            ) {
+                try tree.fileSystem.rename(point, to: moved)
+                try tree.fileSystem.rename(moved, to: point)
+            }
+        },
     ]
+
+    /// The highest directory of the device that contains an absolute path.
+    private static func mountPoint(of path: POSIXPath, _ tree: FileSystemFixture) throws -> POSIXPath {
+        let device = try tree.fileSystem.status(path).device
+        var point = path
+        while point != "/" {
+            let (parent, _) = point.splitLast()
+            guard try tree.fileSystem.status(parent).device == device else { break }
+            point = parent
+        }
+        return point
+    }
 
     /// Promises of the descriptor table; the process has at most 100,000 descriptors and no other code opens files.
     public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = descriptors.map {

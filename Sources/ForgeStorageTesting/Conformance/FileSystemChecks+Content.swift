@@ -196,6 +196,47 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status("x").sizeInBytes, 10_000, "the size after a smaller reservation")
             }
         },
+        holds("each of several reserved ranges takes its space, and takes it once") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                let unit: Int64 = 65_536
+                // The ranges leave gaps, overlap and touch.
+                let ranges: [(units: Range<Int64>, sum: Int64)] = [(0..<2, 2), (10..<11, 3), (5..<6, 4), (1..<3, 5)]
+                for (units, sum) in ranges {
+                    let (offset, length) = (units.lowerBound * unit, Int64(units.count) * unit)
+                    try tree.fileSystem.allocate(descriptor, at: offset, length: length)
+                    let space = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                    try expect(
+                        space >= sum * unit,
+                        "the space after allocate(at: \(offset), length: \(length)): expected \(sum * unit) bytes, got \(space)"
+                    )
+                }
+                let space = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                for (units, _) in ranges {
+                    let (offset, length) = (units.lowerBound * unit, Int64(units.count) * unit)
+                    try tree.fileSystem.allocate(descriptor, at: offset, length: length)
+                    try expectEqual(
+                        try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes, space,
+                        "the space after a second allocate(at: \(offset), length: \(length))")
+                }
+            }
+        },
+        holds("a block that is overwritten takes no more space") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                // The last one first: a file system may reserve space behind the end of a file that grows.
+                let blocks: [Int64] = [301, 257, 258, 263]
+                for block in blocks {
+                    try tree.write(descriptor, String(repeating: "x", count: 4096), at: block * 4096)
+                }
+                let space = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                for block in blocks {
+                    try tree.write(descriptor, "y", at: block * 4096 + 5)
+                    let now = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                    try expect(
+                        now <= space,
+                        "the space after a byte of block \(block) was overwritten: expected \(space) bytes, got \(now)")
+                }
+            }
+        },
         refuses("no space is reserved for nothing, or before the start", .invalidArgument) { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.expectErrno(.invalidArgument, "no length") {
@@ -290,6 +331,16 @@ extension ConformanceChecks {
                     try expect(found.map { start <= $0 && $0 <= expected } ?? false, "from \(start) on")
                 }
                 try expectEqual(try tree.read(descriptor, 1, at: data[1]), "x", "the data")
+            }
+        },
+        holds("there is no data at the end of a file, or behind it") { tree in
+            try tree.opening(tree("f"), .readOnly) { descriptor in
+                for offset in [7, 8, 5000] as [Int64] {
+                    // A file system without holes may refuse every search.
+                    try tree.expectErrno([.noSuchAddressOrDevice, .invalidArgument], "seek(\(offset), from: .data)") {
+                        _ = try tree.fileSystem.seek(descriptor, to: offset, from: .data)
+                    }
+                }
             }
         },
         refuses("a range beyond the largest offset is refused", .invalidArgument) { tree in

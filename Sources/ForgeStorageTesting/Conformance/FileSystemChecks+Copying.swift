@@ -147,6 +147,21 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(reader), "", "the end")
             }
         },
+        holds("a FIFO whose data was read to the last byte has not ended while a writer has it open") { tree in
+            try makeFIFO(tree)
+            try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
+                try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { writer in
+                    for text in ["abc", String(repeating: "x", count: 4096), "d"] {
+                        try tree.write(writer, text)
+                        try expect(
+                            try tree.read(reader, text.utf8.count) == text, "the \(text.utf8.count) bytes written")
+                        try tree.expectErrno(.resourceTemporarilyUnavailable, "a read once all was read") {
+                            _ = try tree.read(reader)
+                        }
+                    }
+                }
+            }
+        },
         holds("a full FIFO refuses more data, and all data in it can be read") { tree in
             try makeFIFO(tree)
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
@@ -188,6 +203,18 @@ extension ConformanceChecks {
             defer { removeFIFO(tree) }
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) {
                 _ = try tree.fileSystem.seek($0, to: 0, from: .start)
+            }
+        },
+        holds("a FIFO cannot be synchronised") { tree in
+            try makeFIFO(tree)
+            try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
+                // fsync(2) of Darwin names only sockets.
+                guard !tree.isDarwin else { return }
+                for level in [SyncLevel.full, .data, .barrier] {
+                    try tree.expectErrno(.invalidArgument, "synchronize(fifo, .\(level))") {
+                        try tree.fileSystem.synchronize(reader, level)
+                    }
+                }
             }
         },
         refuses("a FIFO is not read as a whole file", .notSupported) { tree in

@@ -156,6 +156,15 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("f/..").inode, try tree.status(".").inode, "the parent")
             try expectEqual(try tree.content("d/s"), "content", "the file")
         },
+        holds("an exchange accepts a slash after the name of a directory, but of no file") { tree in
+            let inodes = (try tree.status("d").inode, try tree.status("e").inode)
+            try rename(tree, "d", "e/", .exchanging)
+            try expectEqual(try tree.status("e").inode, inodes.0, "the inode of e after rename(d, to: e/, .exchanging)")
+            try expectEqual(try tree.status("d").inode, inodes.1, "the inode of d after rename(d, to: e/, .exchanging)")
+            try tree.expectErrno(.notDirectory, "rename(d, to: f/, .exchanging)") {
+                try rename(tree, "d", "f/", .exchanging)
+            }
+        },
         refuses("an exchange needs both names", .noSuchFileOrDirectory) { try rename($0, "f", "missing", .exchanging) },
         refuses("a directory is not exchanged with an entry below it", .invalidArgument) {
             try rename($0, "d", "d/s", .exchanging)

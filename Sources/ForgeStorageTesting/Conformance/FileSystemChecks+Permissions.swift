@@ -137,6 +137,21 @@ extension ConformanceChecks {
             }
             try expectEqual(try tree.status("d/own").owner, user, "the owner")
         },
+        asOtherUser("a user gives an own file the group that it has or one of their own, but no other", mode: 0o777) {
+            tree in
+            try tree.create("d/own")
+            let file = FileReference.path(tree("d/own"))
+            let (present, other) = (GroupID(3456), GroupID(3457))
+            try tree.ownersFileSystem.setOwner(nil, group: present, of: file)
+            try tree.fileSystem.setOwner(nil, group: present, of: file)
+            try expectEqual(
+                try tree.status("d/own").group, present, "the group after it was set to the one that it was")
+            try tree.expectErrno(.notPermitted, "setOwner(group: \(other.rawValue)) by a user outside the group") {
+                try tree.fileSystem.setOwner(nil, group: other, of: file)
+            }
+            try tree.fileSystem.setOwner(nil, group: group, of: file)
+            try expectEqual(try tree.status("d/own").group, group, "the group after it was set to one of the user")
+        },
         asOtherUser("a write by a privileged user keeps the set-user-ID bit", mode: 0o755) { tree in
             let owner = tree.ownersFileSystem
             try owner.setPermissions(FilePermissions(rawValue: 0o4755), of: .path(tree("d/x")))

@@ -92,6 +92,13 @@ extension ConformanceChecks {
         refuses("a path may not be one byte longer", .fileNameTooLong) { tree in
             _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1024 : 4096, tree))
         },
+        refuses("the new path of a rename or a link may not be longer either", .fileNameTooLong) { tree in
+            let path = pathOfLength(tree.isDarwin ? 1024 : 4096, tree)
+            try tree.expectErrno(.fileNameTooLong, "link(d/../f, to: \(path.count) bytes)") {
+                try tree.fileSystem.link(tree("d/../f"), to: path)
+            }
+            try tree.fileSystem.rename(tree("f"), to: path)
+        },
         refuses("a path with a NUL inside cannot be opened", .invalidArgument) {
             try $0.open("f\0.txt", .writeOnly, [.create])
         },

@@ -39,6 +39,16 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case truncatesForCreation =
             "an existing file is truncated by an open only if that is asked for, and has new times then"
         case countsToFour = "a process owns the files that it creates, and has random bits"
+        case reservesTheStart = "each of several reserved ranges takes its space, and takes it once"
+        case countsEveryWrite = "a block that is overwritten takes no more space"
+        case findsDataBehindTheEnd = "there is no data at the end of a file, or behind it"
+        case endsAnEmptyFIFO = "a FIFO whose data was read to the last byte has not ended while a writer has it open"
+        case synchronizesFIFOs = "a FIFO cannot be synchronised"
+        case cutsNewPaths = "the new path of a rename or a link may not be longer either"
+        case ignoresTheSlash = "an exchange accepts a slash after the name of a directory, but of no file"
+        case ignoresForeignGroups = "a user gives an own file the group that it has or one of their own, but no other"
+        case movesMountPoints = "a mount point is not renamed"
+        case storesWithoutSpace = "a store into a hole of a mapped file faults on a full device"
     }
 
     let base: InMemoryFileSystem
@@ -63,6 +73,11 @@ struct BrokenFileSystem: InterceptingFileSystem {
         let base = InMemoryFileSystem(options: options)
         try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
         var subject = FileSystemUnderTest(BrokenFileSystem(base: base, defect: defect), root: "/root")
+        if check.needs.contains(.secondDevice) {
+            try base.createDirectory("/other")
+            try base.mount(at: "/other")
+            subject.otherDevice = "/other"
+        }
         subject.asUser = { user, group in
             BrokenFileSystem(base: base.process(user: user, group: group), defect: defect)
         }
@@ -95,7 +110,41 @@ struct BrokenFileSystem: InterceptingFileSystem {
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
         if defect == .refusesTheRestOfABlock, offset == 7 { throw FileSystemError(.write, .noSpace) }
+        if defect == .countsEveryWrite { _ = calls.next() }
         return try base.write(descriptor, from: buffer, at: offset)
+    }
+
+    func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        do throws(FileSystemError) {
+            let count = try base.read(descriptor, into: buffer, at: offset)
+            calls.lastReadWasFull = count == buffer.count
+            return count
+        } catch  where defect == .endsAnEmptyFIFO && calls.lastReadWasFull {
+            return 0
+        }
+    }
+
+    func seek(
+        _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
+    ) throws(FileSystemError) -> Int64 {
+        do throws(FileSystemError) {
+            return try base.seek(descriptor, to: offset, from: origin)
+        } catch  where defect == .findsDataBehindTheEnd && error.errno == .noSuchAddressOrDevice {
+            return offset
+        }
+    }
+
+    func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try base.synchronize(descriptor, level)
+        } catch  where defect == .synchronizesFIFOs && error.errno == .invalidArgument {}
+    }
+
+    func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        if defect == .storesWithoutSpace { try base.setQuota(.init()) }
+        return try base.map(descriptor, at: offset, count: count)
     }
 
     func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
@@ -103,14 +152,41 @@ struct BrokenFileSystem: InterceptingFileSystem {
     }
 
     func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
-        guard defect == .reservesNothing else { return try base.allocate(descriptor, at: offset, length: length) }
+        guard defect == .reservesNothing || defect == .reservesTheStart && offset > 0 else {
+            return try base.allocate(descriptor, at: offset, length: length)
+        }
         try base.truncate(.descriptor(descriptor), to: offset + length)
     }
 
     func status(of file: FileReference) throws(FileSystemError) -> FileStatus {
         var status = try base.status(of: file)
         if defect == .copiesTheTime { status.changed = status.modified }
+        if defect == .countsEveryWrite { status.allocatedSizeInBytes = Int64(calls.count * 4096) }
         return status
+    }
+
+    func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try base.setOwner(owner, group: group, of: file)
+        } catch  where defect == .ignoresForeignGroups && owner == nil {
+            guard try base.status(of: file).owner == base.effectiveUser else { throw error }
+        }
+    }
+
+    func rename(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor,
+        _ mode: RenameMode
+    ) throws(FileSystemError) {
+        var newPath = newPath
+        if defect == .ignoresTheSlash, mode == .exchanging, newPath.bytes.last == UInt8(ascii: "/") {
+            newPath = POSIXPath(newPath.bytes.dropLast())
+        }
+        do throws(FileSystemError) {
+            try base.rename(path, at: directory, to: newPath, at: newDirectory, mode)
+        } catch
+            where defect == .cutsNewPaths && error.errno == .fileNameTooLong
+            || defect == .movesMountPoints && error.errno == .resourceBusy
+        {}
     }
 
     func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
@@ -156,9 +232,16 @@ struct BrokenFileSystem: InterceptingFileSystem {
     }
 }
 
-/// A number that increases, and closures.
+/// A number that increases, the outcome of the last read, and closures.
 private final class CallCounts: Sendable {
-    private let state = Mutex((count: 0, bodies: [@Sendable () -> Duration?]()))
+    private let state = Mutex((count: 0, bodies: [@Sendable () -> Duration?](), lastReadWasFull: false))
+
+    var count: Int { state.withLock { $0.count } }
+
+    var lastReadWasFull: Bool {
+        get { state.withLock { $0.lastReadWasFull } }
+        set { state.withLock { $0.lastReadWasFull = newValue } }
+    }
 
     func next() -> Int {
         state.withLock { state in
