@@ -334,7 +334,7 @@ package struct SourceContent: Sendable {
         _ url: URL, key: String, _ store: (SourceContent) async throws -> Success
     ) async throws -> Success {
         let source = try ExternalSource(url, on: SystemFileSystem(), .copy, key: key)
-        let file = try await BlockingLane.general.run(until: nil) { _ in try source.open() }
+        let file = try await BlockingLane.general.run(within: nil) { _ in try source.open() }
         return try await store(
             SourceContent(source: file) { () throws(FileStoreError) in try file.checkUnchanged() })
     }
@@ -344,7 +344,7 @@ package struct SourceContent: Sendable {
         _ url: URL, key: String, _ store: (SourceContent) async throws -> Void
     ) async throws {
         let source = try ExternalSource(url, on: SystemFileSystem(), .move, key: key)
-        let (file, claim) = try await BlockingLane.general.run(until: nil) { _ in
+        let (file, claim) = try await BlockingLane.general.run(within: nil) { _ in
             let file = try source.open()
             return (file, try ClaimedSource(file))
         }

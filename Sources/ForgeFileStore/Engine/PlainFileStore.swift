@@ -119,8 +119,6 @@ extension PlainFileStore {
         }
     }
 
-    private static let longestPause: Duration = .milliseconds(50)
-
     /// Runs `body` on a thread of the root's lane if calls can wait for a device, otherwise on the caller's.
     ///
     /// If another process has the turn for a change, `body` ends without it and is called again later; no thread waits.
@@ -139,39 +137,42 @@ extension PlainFileStore {
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
         do {
-            return try await attemptUntilDeadline(operation, key, body)
-        } catch {
+            return try await attempt(
+                { cancellation in
+                    do {
+                        return try body(cancellation)
+                    } catch let error as FileStoreError {
+                        guard let cause = error.underlying as? FileSystemError else { throw error }
+                        guard !cause.isCancelledWork else { throw CancellationError() }
+                        guard cause.isTakenTurn, let directory = cause.path else { throw error }
+                        guard cancellation.isCancelled else { throw BlockingLane.Occupied(directory, error) }
+                        for file in kept { file.discard() }
+                        throw CancellationError()
+                    }
+                })
+        } catch let error as BlockingLane.DeadlineExceeded {
             // A call that goes on after its deadline removes its files itself.
-            if (error as? FileStoreError)?.code != .deadlineExceeded(.device) { await discard(kept) }
+            if case .body = error.awaited { throw FileStoreError(.deadlineExceeded(.device), operation, key: key) }
+            await discard(kept)
+            guard case .occupied(let cause as FileStoreError) = error.awaited else {
+                throw FileStoreError(.deadlineExceeded(.thread), operation, key: key)
+            }
+            throw FileStoreError(
+                .deadlineExceeded(.directoryLock), cause.operation, key: cause.key, underlying: cause.underlying)
+        } catch {
+            await discard(kept)
             throw error
         }
     }
 
-    nonisolated(nonsending) private func attemptUntilDeadline<Result: Sendable>(
-        _ operation: FileStoreError.Operation, _ key: String,
+    nonisolated(nonsending) private func attempt<Result: Sendable>(
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
-        let options = configuration.options
-        let deadline = options.deadline.map { ContinuousClock.now + $0.bounded }
-        var length = Duration.milliseconds(1)
-        while true {
-            do {
-                guard configuration.isOnDisk else {
-                    try Task.checkCancellation()
-                    return try body(Cancellation())
-                }
-                // Counted from the beginning of the attempt: one that has found the turn taken did nothing.
-                return try await lane.run(until: options.deadline.map { ContinuousClock.now + $0.bounded }, body)
-            } catch let error as BlockingLane.DeadlineExceeded {
-                throw FileStoreError(
-                    .deadlineExceeded(error.hasBegun ? .device : .thread), operation, key: key)
-            } catch let error as FileStoreError {
-                guard let cause = error.underlying as? FileSystemError else { throw error }
-                guard !cause.isCancelledWork else { throw CancellationError() }
-                guard cause.isTakenTurn else { throw error }
-                try await pause(&length, until: deadline, error, cause)
-            }
+        if !configuration.isOnDisk {
+            try Task.checkCancellation()
+            do { return try body(Cancellation()) } catch is BlockingLane.Occupied {}  // Waits in the lane.
         }
+        return try await lane.run(within: configuration.options.deadline, body)
     }
 
     /// Removes the files of a call that has failed, and waits for that a little: neither a cancelled call nor one past
@@ -183,7 +184,7 @@ extension PlainFileStore {
         // The task of the caller may be cancelled.
         await Task.detached { [lane] in
             do {
-                try await lane.run(until: .now + Self.patienceOfRemoval) { _ in discard() }
+                try await lane.run(within: Self.patienceOfRemoval) { _ in discard() }
             } catch {
                 Task.detached { await lane.run(discard) }
             }
@@ -191,21 +192,6 @@ extension PlainFileStore {
     }
 
     private static let patienceOfRemoval: Duration = .milliseconds(100)
-
-    /// Waits between two attempts to take a turn.
-    nonisolated(nonsending) private func pause(
-        _ length: inout Duration, until deadline: ContinuousClock.Instant?, _ error: FileStoreError,
-        _ cause: FileSystemError
-    ) async throws {
-        let now = ContinuousClock.now
-        if let deadline, deadline <= now {
-            throw FileStoreError(
-                .deadlineExceeded(.directoryLock), error.operation, key: error.key, underlying: cause)
-        }
-        let end = now + length
-        try await Task.sleep(until: deadline.map { min($0, end) } ?? end, clock: .continuous)
-        length = min(length * 2, Self.longestPause)
-    }
 
     /// Runs work that must be done even if the task is cancelled.
     nonisolated(nonsending) func runUncancelled(_ body: @escaping @Sendable () -> Void) async {

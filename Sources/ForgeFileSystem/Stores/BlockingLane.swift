@@ -6,8 +6,8 @@ import Synchronization
 ///
 /// Every root of a store has a lane, so a device that does not answer takes no thread from calls to another. A lane has
 /// at most ``limit`` threads, all lanes together at most ``processLimit`` and the first one of each. A thread without
-/// work ends after five seconds. Calls that wait for a thread are suspended tasks, served in their order; a cancelled
-/// one, and one past its deadline, leaves the queue at once, in O(1).
+/// work ends after five seconds. Calls that wait for a thread, or for what another program occupies, are suspended
+/// tasks, served in their order; a cancelled one leaves the queue at once, in O(1).
 package final class BlockingLane: Sendable {
     /// For work that belongs to no root, such as that on temporary files of this process.
     package static let general = BlockingLane()
@@ -32,6 +32,9 @@ package final class BlockingLane: Sendable {
     /// The number of calls that wait for a thread.
     package var waitingCount: Int { state.withLock { $0.waiting.count } }
 
+    /// The number of calls that wait for what another program occupies, and are not tried now.
+    package var parkedCount: Int { state.withLock { $0.occupied.values.reduce(0) { $0 + $1.parked.count } } }
+
     /// Runs `body` on a thread of the lane, and returns its result.
     ///
     /// Neither cancellation nor a deadline ends it. `body` must not wait for other work of the lane.
@@ -52,22 +55,27 @@ package final class BlockingLane: Sendable {
         return try outcome.get()
     }
 
-    /// Runs `body` on a thread of the lane, unless the task is cancelled or the deadline passes before.
+    /// Runs `body` on a thread of the lane, unless the task is cancelled or the time is up before.
     ///
-    /// `body` may check for cancellation where it has not changed anything. It continues after the deadline, and its
+    /// `body` may check for cancellation where it has not changed anything. It continues after its deadline, and its
     /// result is dropped; its cancellation is signalled to it then.
     ///
+    /// If `body` throws ``Occupied``, the call waits without a thread, and `body` runs again later. Of the calls that
+    /// wait for the same directory only the first is tried, by a timer; after it has found the directory free, the
+    /// others follow in their order.
+    ///
     /// - Parameters:
-    ///   - deadline: When to stop waiting for `body`, or for a thread; nil for never.
+    ///   - limit: How long the call waits for a thread and for `body`, counted from the beginning of each attempt, and
+    ///     for what is occupied, counted from the beginning of the call; nil for any time.
     ///   - body: The work.
     /// - Returns: The result of `body`.
     /// - Throws: `CancellationError`, ``DeadlineExceeded``, or the error of `body`.
     nonisolated(nonsending) package func run<Value: Sendable>(
-        until deadline: ContinuousClock.Instant?, _ body: @escaping @Sendable (Cancellation) throws -> Value
+        within limit: Duration?, _ body: @escaping @Sendable (Cancellation) throws -> Value
     ) async throws -> Value {
         try Task.checkCancellation()
         let cancellation = Cancellation()
-        let call = Call<Value, any Error>(deadline, cancellation) {
+        let call = Call<Value, any Error>(within: limit?.bounded, cancellation) {
             Result {
                 try cancellation.check()
                 return try body(cancellation)
@@ -85,10 +93,28 @@ package final class BlockingLane: Sendable {
         }
     }
 
+    /// Thrown by work that has changed nothing, because another program occupies a directory.
+    package struct Occupied: Error {
+        let directory: POSIXPath
+        let cause: any Error
+
+        package init(_ directory: POSIXPath, _ cause: any Error) {
+            self.directory = directory
+            self.cause = cause
+        }
+    }
+
     /// The error of a call that has waited until its deadline.
     package struct DeadlineExceeded: Error {
-        /// Whether `body` has begun: then it goes on, and its effect is unknown.
-        package let hasBegun: Bool
+        package enum Awaited {
+            case thread
+            /// `body` has begun: it goes on, and its effect is unknown.
+            case body
+            /// What another program occupies, with the cause of the last ``Occupied``.
+            case occupied(any Error)
+        }
+
+        package let awaited: Awaited
     }
 }
 
@@ -119,15 +145,24 @@ extension BlockingLane {
 extension BlockingLane {
     /// A call, which has one answer: its result, its cancellation or its deadline, whichever comes first.
     ///
-    /// `@unchecked Sendable`: `ticket` and `hasBegun` are accessed with the lock of the lane; the rest is constant.
+    /// `@unchecked Sendable`: the variables are accessed with the lock of the lane; the rest is constant.
     private class Job: @unchecked Sendable {
-        let deadline: ContinuousClock.Instant?
+        let limit: Duration?
         let cancellation: Cancellation?
+        /// Its place in the queue for threads, or among the calls that wait for `occupied`.
         var ticket: FIFOQueue<Job>.Ticket?
-        var hasBegun = false
+        var state = JobState.waiting
+        /// The deadline of what it waits for now.
+        var deadline: ContinuousClock.Instant?
+        /// The end of the time in which it waits for what is occupied.
+        var lastRetry: ContinuousClock.Instant?
+        /// What the last attempt found occupied.
+        var occupied: Occupied?
+        /// The time between the last attempt and the next.
+        var pause = BlockingLane.shortestPause
 
-        init(_ deadline: ContinuousClock.Instant?, _ cancellation: Cancellation?) {
-            self.deadline = deadline
+        init(within limit: Duration?, _ cancellation: Cancellation?) {
+            self.limit = limit
             self.cancellation = cancellation
         }
 
@@ -137,22 +172,35 @@ extension BlockingLane {
             return cancellation.extended(deadline)
         }
 
-        func run() {}
+        var awaited: DeadlineExceeded.Awaited {
+            switch (state, occupied) {
+            case (.begun, _): .body
+            case (.parked, let occupied?): .occupied(occupied.cause)
+            default: .thread
+            }
+        }
+
+        /// Runs the work; without an answer if that finds something occupied.
+        func run() -> Occupied? { nil }
 
         func fail(_ error: any Error) {}
     }
 
+    private enum JobState {
+        case waiting, begun, parked
+    }
+
     private final class Call<Value: Sendable, Failure: Error>: Job, @unchecked Sendable {
         private let continuation = Mutex<CheckedContinuation<Value, Failure>?>(nil)
-        /// Nil once the call has begun. Only the thread that runs it accesses it after the initialiser.
+        /// Nil once the call has a result. Only the thread that runs it accesses it after the initialiser.
         private var body: (@Sendable () -> Result<Value, Failure>)?
 
         init(
-            _ deadline: ContinuousClock.Instant? = nil, _ cancellation: Cancellation? = nil,
+            within limit: Duration? = nil, _ cancellation: Cancellation? = nil,
             _ body: @escaping @Sendable () -> Result<Value, Failure>
         ) {
             self.body = body
-            super.init(deadline, cancellation)
+            super.init(within: limit, cancellation)
         }
 
         /// Sets where the answer goes; before the call is submitted.
@@ -160,10 +208,13 @@ extension BlockingLane {
             self.continuation.withLock { $0 = continuation }
         }
 
-        override func run() {
-            guard let result = body.take()?() else { return }
+        override func run() -> Occupied? {
+            guard let result = body?() else { return nil }
+            if case .failure(let error) = result, let occupied = error as? Occupied { return occupied }
             // The values that the call captures are released before its caller goes on.
+            body = nil
             continuation.withLock { $0.take() }?.resume(with: result)
+            return nil
         }
 
         override func fail(_ error: any Error) {
@@ -173,36 +224,135 @@ extension BlockingLane {
     }
 
     private func submit(_ job: Job) {
+        let now = ContinuousClock.now
+        let start = state.withLock { enqueue(job, in: &$0, now) }
+        carryOut(start, of: job)
+    }
+
+    /// What remains to be done without the lock after a call was put into the queue.
+    private struct Start {
         enum Next {
             case wake(Worker), start, wait, refuse
         }
-        let (next, watches) = state.withLock { state -> (Next, Bool) in
-            if job.cancellation?.isCancelled == true { return (.refuse, false) }
-            let watches = job.deadline.map { state.watches(until: $0) } ?? false
-            if let worker = state.idle.popLast() {
-                state.begin(job)
-                worker.job = job
-                return (.wake(worker), watches)
-            }
-            job.ticket = state.waiting.append(job)
-            return (reserveThread(&state) ? .start : .wait, watches)
+
+        let next: Next
+        var deadline: ContinuousClock.Instant?
+    }
+
+    private func enqueue(_ job: Job, in state: inout State, _ now: ContinuousClock.Instant) -> Start {
+        if job.cancellation?.isCancelled == true { return Start(next: .refuse) }
+        job.deadline = job.limit.map { now + $0 }
+        job.lastRetry = job.lastRetry ?? job.deadline
+        let deadline = state.watches(until: job.deadline)
+        if let worker = state.idle.popLast() {
+            state.begin(job)
+            worker.job = job
+            return Start(next: .wake(worker), deadline: deadline)
         }
-        switch next {
+        job.state = .waiting
+        job.ticket = state.waiting.append(job)
+        return Start(next: reserveThread(&state) ? .start : .wait, deadline: deadline)
+    }
+
+    private func carryOut(_ start: Start, of job: Job) {
+        switch start.next {
         case .wake(let worker): worker.semaphore.signal()
         case .start: startThread()
         case .wait: break
-        case .refuse: return job.fail(CancellationError())
+        case .refuse: job.fail(CancellationError())
         }
-        if watches, let deadline = job.deadline { watch(until: deadline) }
+        if let deadline = start.deadline { watch(until: deadline) }
     }
 
     /// Ends the wait of a cancelled call; one that has begun keeps its answer.
     private func leave(_ job: Job) {
-        let isWaiting = state.withLock { state in
-            guard let ticket = job.ticket else { return false }
-            return state.waiting.remove(ticket) != nil
-        }
+        let isWaiting = state.withLock { $0.remove(job) }
         if isWaiting { job.fail(CancellationError()) }
+    }
+}
+
+// MARK: Calls that wait for what is occupied
+
+extension BlockingLane {
+    private static let shortestPause: Duration = .milliseconds(1)
+    private static let longestPause: Duration = .milliseconds(50)
+
+    /// The calls that wait for a directory. There is a timer for them as long as the lane has this value.
+    private struct Occupation {
+        var parked = FIFOQueue<Job>()
+        var pause: Duration
+
+        mutating func add(_ job: Job, isFirst: Bool) -> FIFOQueue<Job>.Ticket {
+            isFirst ? parked.prepend(job) : parked.append(job)
+        }
+
+        /// The first call, and the time until the next is to be tried; nil if there is none.
+        mutating func retried() -> (Job, Duration)? {
+            guard let job = parked.popFirst() else { return nil }
+            pause = min(pause * 2, BlockingLane.longestPause)
+            job.pause = pause
+            return (job, pause)
+        }
+
+        /// The first call, after another has found the directory free.
+        mutating func follower() -> Job? {
+            pause = BlockingLane.shortestPause
+            let job = parked.popFirst()
+            job?.pause = pause
+            return job
+        }
+    }
+
+    /// Lets a call wait that has found a directory occupied.
+    private func park(_ job: Job, _ occupied: Occupied) {
+        let path = occupied.directory
+        let (isParked, timer, deadline) = state.withLock { state -> (Bool, Duration?, ContinuousClock.Instant?) in
+            // The call is past its deadline or cancelled.
+            guard state.end(job), job.cancellation?.isCancelled != true else { return (false, nil, nil) }
+            let wasTried = job.occupied?.directory == path
+            job.state = .parked
+            job.occupied = occupied
+            job.deadline = job.lastRetry
+            job.cancellation?.expectNothing()
+            let timer = state.occupied[path] == nil ? job.pause : nil
+            job.ticket = state.occupied[path, default: Occupation(pause: job.pause)].add(job, isFirst: wasTried)
+            return (true, timer, state.watches(until: job.deadline))
+        }
+        guard isParked else { return job.fail(CancellationError()) }
+        if let timer { retry(path, after: timer) }
+        if let deadline { watch(until: deadline) }
+    }
+
+    /// Tries the first of the calls that wait for a directory, at intervals, as long as there are any.
+    private func retry(_ path: POSIXPath, after pause: Duration) {
+        Task.detached { [weak self] in
+            do { try await Task.sleep(for: pause) } catch {}
+            guard let self else { return }
+            let now = ContinuousClock.now
+            let tried = state.withLock { state -> (Job, Start, next: Duration)? in
+                guard let (job, next) = state.occupied[path]?.retried() else {
+                    state.occupied[path] = nil
+                    return nil
+                }
+                return (job, enqueue(job, in: &state, now), next)
+            }
+            guard let (job, start, next) = tried else { return }
+            carryOut(start, of: job)
+            retry(path, after: next)
+        }
+    }
+
+    /// Lets others follow a call that has found its directory free: two of them, each of which lets two more follow.
+    private func follow(_ job: Job) {
+        let now = ContinuousClock.now
+        let followers = state.withLock { state -> [(Job, Start)] in
+            guard let path = job.occupied?.directory else { return [] }
+            return (0..<2).compactMap { _ in
+                guard let job = state.occupied[path]?.follower() else { return nil }
+                return (job, enqueue(job, in: &state, now))
+            }
+        }
+        for (job, start) in followers { carryOut(start, of: job) }
     }
 }
 
@@ -222,6 +372,8 @@ extension BlockingLane {
         var isStarved = false
         /// The calls with deadlines that have begun.
         var running: [ObjectIdentifier: Job] = [:]
+        /// The calls that wait for directories.
+        var occupied: [POSIXPath: Occupation] = [:]
         /// When the deadlines are looked at next.
         var nextWatch: ContinuousClock.Instant?
 
@@ -229,19 +381,45 @@ extension BlockingLane {
         var needsThread: Bool { waiting.count > startingCount }
 
         mutating func begin(_ job: Job) {
-            job.hasBegun = true
-            if job.deadline != nil { running[ObjectIdentifier(job)] = job }
+            job.state = .begun
+            if job.limit != nil { running[ObjectIdentifier(job)] = job }
         }
 
-        mutating func end(_ job: Job) {
-            if job.deadline != nil { running[ObjectIdentifier(job)] = nil }
+        /// Ends an attempt; false if its deadline has ended it before.
+        @discardableResult
+        mutating func end(_ job: Job) -> Bool {
+            job.limit == nil || running.removeValue(forKey: ObjectIdentifier(job)) != nil
         }
 
-        /// Whether the deadlines must be looked at then, and are not yet to be looked at earlier.
-        mutating func watches(until time: ContinuousClock.Instant) -> Bool {
-            if let nextWatch, nextWatch <= time { return false }
+        /// Removes a call that waits; false if it does not.
+        mutating func remove(_ job: Job) -> Bool {
+            guard let ticket = job.ticket else { return false }
+            switch job.state {
+            case .begun: return false
+            case .waiting: return waiting.remove(ticket) != nil
+            case .parked:
+                guard let path = job.occupied?.directory else { return false }
+                return occupied[path]?.parked.remove(ticket) != nil
+            }
+        }
+
+        /// The calls whose deadlines have passed, which the lane no longer has, and the next deadline.
+        mutating func late(at now: ContinuousClock.Instant) -> ([Job], next: ContinuousClock.Instant?) {
+            let isLate = { (job: Job) in job.end.map { $0 <= now } ?? false }
+            var late = waiting.removeAll(where: isLate) + running.values.filter(isLate)
+            for path in occupied.keys { late += occupied[path]?.parked.removeAll(where: isLate) ?? [] }
+            for job in late { end(job) }
+            let parked = occupied.values.flatMap { $0.parked.all.compactMap(\.end) }
+            let next = (waiting.all.compactMap(\.end) + running.values.compactMap(\.end) + parked).min()
+            return (late, next)
+        }
+
+        /// The time if the deadlines must be looked at then, and are not yet to be looked at earlier.
+        mutating func watches(until time: ContinuousClock.Instant?) -> ContinuousClock.Instant? {
+            guard let time else { return nil }
+            if let nextWatch, nextWatch <= time { return nil }
             nextWatch = time
-            return true
+            return time
         }
     }
 
@@ -309,8 +487,11 @@ extension BlockingLane {
         func run() {
             lane.state.withLock { $0.startingCount -= 1 }
             while let job = lane.nextJob(for: self) {
-                job.run()
-                lane.end(job)
+                if let occupied = job.run() {
+                    lane.park(job, occupied)
+                } else {
+                    lane.end(job)
+                }
             }
         }
     }
@@ -338,7 +519,8 @@ extension BlockingLane {
     }
 
     private func end(_ job: Job) {
-        if job.deadline != nil { state.withLock { $0.end(job) } }
+        if job.limit != nil { state.withLock { _ = $0.end(job) } }
+        if job.occupied != nil { follow(job) }
     }
 
     /// The next call for a thread; nil after it had none for a while.
@@ -384,23 +566,21 @@ extension BlockingLane {
 
     private func answerLateCalls(at time: ContinuousClock.Instant) {
         let now = ContinuousClock.now
-        let (late, next) = state.withLock { state -> ([Job], ContinuousClock.Instant?) in
+        let (late, next) = state.withLock { state -> ([(Job, DeadlineExceeded)], ContinuousClock.Instant?) in
             // A call with an earlier deadline has rescheduled this check.
             guard state.nextWatch == time else { return ([], nil) }
-            state.nextWatch = nil
-            let isLate = { (job: Job) in job.end.map { $0 <= now } ?? false }
-            let late = state.waiting.removeAll(where: isLate) + state.running.values.filter(isLate)
-            for job in late { state.end(job) }
-            let next = (state.waiting.all.compactMap(\.end) + state.running.values.compactMap(\.end)).min()
-            state.nextWatch = next
-            return (late, next)
+            let (late, next) = state.late(at: now)
+            // Many deadlines may follow shortly after one another, and each look takes O(calls).
+            state.nextWatch = next.map { max($0, now + Self.watchInterval) }
+            for job in late { job.cancellation?.cancel() }
+            return (late.map { ($0, DeadlineExceeded(awaited: $0.awaited)) }, state.nextWatch)
         }
-        for job in late {
-            job.cancellation?.cancel()
-            job.fail(DeadlineExceeded(hasBegun: job.hasBegun))
-        }
+        for (job, error) in late { job.fail(error) }
         if let next { watch(until: next) }
     }
+
+    /// The shortest time between two looks at the deadlines.
+    private static let watchInterval: Duration = .milliseconds(5)
 }
 
 // MARK: Cancellation
@@ -429,6 +609,11 @@ package final class Cancellation: Sendable {
         extra.add(max(sizeInBytes, 0) >> 20, ordering: .relaxed)
     }
 
+    /// Takes back what was expected of an attempt that has ended.
+    func expectNothing() {
+        extra.store(0, ordering: .relaxed)
+    }
+
     /// Removes the deadline, for work that takes long without waiting, such as that on a whole tree.
     package func expectLongWork() {
         extra.store(.min, ordering: .relaxed)
@@ -439,54 +624,4 @@ package final class Cancellation: Sendable {
         let seconds = extra.load(ordering: .relaxed)
         return seconds < 0 ? nil : deadline + Duration.seconds(seconds).bounded
     }
-}
-
-/// A first-in, first-out queue from which any element can be removed.
-///
-/// Its memory is proportional to its length. Operations take O(1), amortised, unless stated otherwise.
-package struct FIFOQueue<Element> {
-    /// Identifies an element in the queue.
-    package typealias Ticket = UInt64
-
-    private var elements: [Ticket: Element] = [:]
-    /// No element has a smaller ticket.
-    private var first: Ticket = 0
-    private var next: Ticket = 0
-
-    package init() {}
-
-    /// The number of elements.
-    package var count: Int { elements.count }
-
-    /// Adds an element at the end.
-    ///
-    /// - Returns: The ticket with which ``remove(_:)`` finds it.
-    package mutating func append(_ element: Element) -> Ticket {
-        defer { next += 1 }
-        elements[next] = element
-        return next
-    }
-
-    /// Removes the first element; nil if there is none.
-    package mutating func popFirst() -> Element? {
-        while first < next {
-            defer { first += 1 }
-            if let element = elements.removeValue(forKey: first) { return element }
-        }
-        return nil
-    }
-
-    /// Removes an element; nil if it is no longer in the queue.
-    @discardableResult
-    package mutating func remove(_ ticket: Ticket) -> Element? { elements.removeValue(forKey: ticket) }
-
-    /// Removes and returns the elements that satisfy a condition, in any order. Takes O(length).
-    package mutating func removeAll(where isRemoved: (Element) -> Bool) -> [Element] {
-        let removed = elements.filter { isRemoved($0.value) }
-        for ticket in removed.keys { elements[ticket] = nil }
-        return Array(removed.values)
-    }
-
-    /// The elements, in any order.
-    package var all: some Collection<Element> { elements.values }
 }

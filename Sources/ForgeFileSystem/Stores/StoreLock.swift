@@ -91,26 +91,31 @@ extension StoreDirectory {
     ///   - path: Its path from the root; nil for the root.
     ///   - isOwn: Whether only this call uses the open directory: a lock belongs to an open file, and threads share the
     ///     root.
+    ///   - limit: How long to wait for the turn; ``turnPatience`` by default.
     ///   - body: The change.
     /// - Returns: The result of `body`.
     /// - Throws: An error with ``FileSystemError/isTakenTurn`` if another process, or another object of this one, keeps
-    ///   the turn longer than ``turnPatience``; the errors of `body`. Where directories cannot be locked, such as on
+    ///   the turn longer than that; the errors of `body`. Where directories cannot be locked, such as on
     ///   some network file systems, `body` is called anyway.
     func takingTurn<Result>(
-        in directory: Descriptor, _ path: POSIXPath?, isOwn: Bool, _ body: () throws(FileSystemError) -> Result
+        in directory: Descriptor, _ path: POSIXPath?, isOwn: Bool, waitingAtMost limit: Duration? = nil,
+        _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         guard let turnPatience else { return try body() }
-        guard !isOwn else { return try takingTurn(of: directory, path, turnPatience, body) }
+        let patience = limit ?? turnPatience
+        guard !isOwn else { return try takingTurn(of: directory, path, patience, body) }
         let own = try fileSystem.open(".", at: directory, .readOnly, options: [.directory], permissions: [])
         defer { fileSystem.discard(own) }
-        return try takingTurn(of: own, path, turnPatience, body)
+        return try takingTurn(of: own, path, patience, body)
     }
 
     /// Calls `body` in turn in the directory of a key, whose descriptor only this call uses unless it is the root.
     func takingTurn<Result>(
-        in parent: Descriptor, of key: RelativeKey, _ body: () throws(FileSystemError) -> Result
+        in parent: Descriptor, of key: RelativeKey, waitingAtMost limit: Duration? = nil,
+        _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
-        try takingTurn(in: parent, key.isNested ? key.path.splitLast().parent : nil, isOwn: key.isNested, body)
+        let path = key.isNested ? key.path.splitLast().parent : nil
+        return try takingTurn(in: parent, path, isOwn: key.isNested, waitingAtMost: limit, body)
     }
 
     private func takingTurn<Result>(
@@ -142,14 +147,14 @@ extension StoreDirectory {
     }
 
     /// Checks that the turn in the directory of a key is free, if the last change had to give up waiting for one: so a
-    /// save stages no file while another process keeps the turn.
+    /// save stages no file while another process keeps the turn. Does not wait.
     ///
-    /// - Throws: As ``takingTurn(in:of:_:)``.
+    /// - Throws: As ``takingTurn(in:of:waitingAtMost:_:)``.
     package func requireFreeTurn(of key: RelativeKey) throws(FileSystemError) {
         guard turns.mayBeTaken(key.isNested ? key.path.splitLast().parent : nil) else { return }
         do throws(FileSystemError) {
             try withParent(of: key, creating: false, checkingRoots: false) { (parent, _) throws(FileSystemError) in
-                try takingTurn(in: parent, of: key) { () throws(FileSystemError) in }
+                try takingTurn(in: parent, of: key, waitingAtMost: .zero) { () throws(FileSystemError) in }
             }
         } catch  where error.errno == .noSuchFileOrDirectory {}  // The save creates the directory.
     }

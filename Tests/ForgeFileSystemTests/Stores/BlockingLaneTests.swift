@@ -15,9 +15,9 @@ struct BlockingLaneTests {
         await #expect(throws: FileSystemError.self) {
             try await lane.run { () throws(FileSystemError) -> Int in throw FileSystemError(.read, .ioError) }
         }
-        #expect(try await lane.run(until: nil) { _ in 7 } == 7)
+        #expect(try await lane.run(within: nil) { _ in 7 } == 7)
         await #expect(throws: FileSystemError.self) {
-            try await lane.run(until: .now + .seconds(60)) { _ in throw FileSystemError(.read, .ioError) }
+            try await lane.run(within: .seconds(60)) { _ in throw FileSystemError(.read, .ioError) }
         }
     }
 
@@ -92,7 +92,7 @@ struct BlockingLaneTests {
         let lane = BlockingLane(limit: 1)
         let stuck = Task { await lane.run { gate.wait() } }
         await waitUntil { lane.threadCount == 1 && lane.waitingCount == 0 }
-        let calls = (0..<16_000).map { _ in Task { try await lane.run(until: nil) { _ in } } }
+        let calls = (0..<16_000).map { _ in Task { try await lane.run(within: nil) { _ in } } }
         await waitUntil { lane.waitingCount == calls.count }
         for call in calls { call.cancel() }
         var cancelledCount = 0
@@ -111,21 +111,122 @@ struct BlockingLaneTests {
         let lane = BlockingLane(limit: 1)
         let cancelled = Mutex<Cancellation?>(nil)
         let begun = Task {
-            try await lane.run(until: .now + .milliseconds(200)) { cancellation in
+            try await lane.run(within: .milliseconds(200)) { cancellation in
                 cancelled.withLock { $0 = cancellation }
                 gate.wait()
             }
         }
         await waitUntil { cancelled.withLock { $0 != nil } }
         let first = await #expect(throws: BlockingLane.DeadlineExceeded.self) {
-            try await lane.run(until: .now + .milliseconds(10)) { _ in Issue.record("ran after its deadline") }
+            try await lane.run(within: .milliseconds(10)) { _ in Issue.record("ran after its deadline") }
         }
-        #expect(first?.hasBegun == false)
+        guard case .thread = first?.awaited else { throw try #require(first) }
         let second = await #expect(throws: BlockingLane.DeadlineExceeded.self) { try await begun.value }
-        #expect(second?.hasBegun == true)
+        guard case .body = second?.awaited else { throw try #require(second) }
         #expect(cancelled.withLock { $0?.isCancelled } == true)
         gate.signal()
-        #expect(try await lane.run(until: .now + .seconds(60)) { _ in 1 } == 1)
+        #expect(try await lane.run(within: .seconds(60)) { _ in 1 } == 1)
+    }
+
+    @Test("of the calls that wait for a directory only the first is tried, and the others follow in their order")
+    func occupiedDirectory() async throws {
+        let lane = BlockingLane(limit: 1)
+        let directory = OccupiedDirectory()
+        var calls: [Task<Void, any Error>] = []
+        for number in 0..<50 {
+            calls.append(Task { try await lane.run(within: nil) { _ in try directory.enter(number) } })
+            await waitUntil { directory.tried.contains(number) }
+        }
+        directory.forgetTries()
+        await waitUntil { directory.tried.count >= 5 }
+        let tried = Set(directory.free())
+        // Another one is tried if the first is late.
+        #expect(tried.count < 5 && tried.contains(0))
+        for call in calls { try await call.value }
+        let entered = directory.entered
+        #expect(Set(entered.prefix(tried.count)) == tried)
+        #expect(entered.dropFirst(tried.count).elementsEqual((0..<50).filter { !tried.contains($0) }))
+        #expect(await lane.run { 1 } == 1)
+    }
+
+    @Test("a cancelled call that waits for a directory leaves at once, and takes no turn from the others")
+    func cancellationBesideOccupiedDirectory() async throws {
+        let lane = BlockingLane(limit: 2)
+        let directory = OccupiedDirectory()
+        let calls = (0..<2_000).map { number in
+            Task { try await lane.run(within: nil) { _ in try directory.enter(number) } }
+        }
+        await waitUntil { Set(directory.tried).count == calls.count }
+        // Also those that are tried now.
+        for (number, call) in calls.enumerated() where number % 3 != 0 || number < 10 { call.cancel() }
+        var cancelledCount = 0
+        for (number, call) in calls.enumerated() where number % 3 != 0 || number < 10 {
+            do { try await call.value } catch is CancellationError { cancelledCount += 1 }
+            #expect(lane.parkedCount <= calls.count / 3)
+        }
+        #expect(cancelledCount == calls.count * 2 / 3 + 4)
+        directory.free()
+        for (number, call) in calls.enumerated() where number % 3 == 0 && number >= 10 { try await call.value }
+        #expect(directory.entered.count + cancelledCount == calls.count)
+        await waitUntil { lane.parkedCount + lane.waitingCount == 0 }
+    }
+
+    @Test("calls go on although the directory is occupied again and again, and others are cancelled meanwhile")
+    func contendedDirectory() async throws {
+        let lane = BlockingLane(limit: 4)
+        let directory = OccupiedDirectory()
+        let calls = (0..<600).map { number in
+            Task {
+                try await lane.run(within: .seconds(600)) { _ in
+                    try directory.enter(number)
+                    // Every third call finds it occupied by another program.
+                    if number % 3 == 0 { directory.occupy() } else { directory.free() }
+                }
+            }
+        }
+        let program = Task {
+            while !Task.isCancelled {
+                directory.free()
+                do { try await Task.sleep(for: .milliseconds(1)) } catch {}
+            }
+        }
+        for call in calls[300..<400] { call.cancel() }
+        var endedCount = 0
+        for call in calls {
+            switch await call.result {
+            case .success: endedCount += 1
+            case .failure(let error): #expect(error is CancellationError)
+            }
+        }
+        program.cancel()
+        await program.value
+        #expect(endedCount >= 500)
+        #expect(directory.entered.count == Set(directory.entered).count)
+    }
+
+    @Test("a call throws what it has found occupied at its deadline; an attempt has the whole time from its beginning")
+    func deadlinesBesideOccupiedDirectory() async throws {
+        let lane = BlockingLane(limit: 1)
+        let directory = OccupiedDirectory()
+        let start = ContinuousClock.now
+        let error = await #expect(throws: BlockingLane.DeadlineExceeded.self) {
+            try await lane.run(within: .milliseconds(100)) { _ in try directory.enter(0) }
+        }
+        #expect(ContinuousClock.now - start >= .milliseconds(100))
+        guard case .occupied(let cause) = error?.awaited else { throw try #require(error) }
+        #expect((cause as? FileSystemError)?.isTakenTurn == true)
+
+        let patient = Task {
+            try await lane.run(within: .seconds(3)) { cancellation in
+                try directory.enter(1)
+                usleep(2_000_000)
+                try cancellation.check()
+            }
+        }
+        await waitUntil { ContinuousClock.now - start > .seconds(2) }
+        directory.free()
+        try await patient.value
+        #expect(directory.entered == [1])
     }
 
     @Test("its threads end when they have no work")
@@ -165,6 +266,39 @@ struct BlockingLaneTests {
     }
 }
 
+/// A directory that another program occupies at first.
+private final class OccupiedDirectory: Sendable {
+    private let state = Mutex((isFree: false, tried: [Int](), entered: [Int]()))
+
+    /// The calls that have found it occupied.
+    var tried: [Int] { state.withLock { $0.tried } }
+
+    /// The calls that have found it free.
+    var entered: [Int] { state.withLock { $0.entered } }
+
+    func enter(_ number: Int) throws {
+        try state.withLock { state in
+            guard state.isFree else {
+                state.tried.append(number)
+                throw BlockingLane.Occupied("/d", FileSystemError(.lock, .resourceTemporarilyUnavailable))
+            }
+            state.entered.append(number)
+        }
+    }
+
+    func occupy() { state.withLock { $0.isFree = false } }
+
+    func forgetTries() { state.withLock { $0.tried = [] } }
+
+    @discardableResult
+    func free() -> [Int] {
+        state.withLock { state in
+            state.isFree = true
+            return state.tried
+        }
+    }
+}
+
 /// The number of calls that run, and its maximum.
 private final class RunningCount: Sendable {
     private let state = Mutex((now: 0, maximum: 0))
@@ -175,30 +309,6 @@ private final class RunningCount: Sendable {
         state.withLock { state in
             state.now += difference
             state.maximum = max(state.maximum, state.now)
-        }
-    }
-}
-
-@Suite("A first-in, first-out queue")
-struct FIFOQueueTests {
-    @Test("returns every element once and in order, but for those that were removed")
-    func order() {
-        var random = SplitMix64(seed: 7)
-        var queue = FIFOQueue<Int>()
-        var expected: [(number: Int, ticket: FIFOQueue<Int>.Ticket)] = []
-        #expect(queue.popFirst() == nil)
-        for number in 0..<10_000 {
-            // Long phases of growth and of decrease.
-            if Int.random(in: 0..<10, using: &random) < (number / 500 % 2 == 0 ? 7 : 3) {
-                expected.append((number, queue.append(number)))
-            } else if !expected.isEmpty, Bool.random(using: &random) {
-                let (number, ticket) = expected.remove(at: Int.random(in: 0..<expected.count, using: &random))
-                #expect(queue.remove(ticket) == number)
-                #expect(queue.remove(ticket) == nil)
-            } else {
-                #expect(queue.popFirst() == (expected.isEmpty ? nil : expected.removeFirst().number))
-            }
-            #expect(queue.count == expected.count)
         }
     }
 }

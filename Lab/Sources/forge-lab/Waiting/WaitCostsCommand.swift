@@ -53,7 +53,7 @@ struct WaitCostsCommand: AsyncParsableCommand {
         let stuck = Task { await lane.run { gate.wait() } }
         while lane.threadCount == 0 || lane.waitingCount > 0 { await Task.yield() }
         try await measureCancellation("calls that wait for a thread") {
-            try await lane.run(until: nil) { _ in }
+            try await lane.run(within: nil) { _ in }
         } areWaiting: {
             lane.waitingCount == count
         }
