@@ -1,4 +1,7 @@
+import Crypto
+import ForgeStorage
 import Foundation
+import SystemPackage
 import Testing
 
 struct CheckTests {
@@ -108,5 +111,194 @@ struct CheckTests {
     private func paths(damagedIn run: CommandRun) throws -> [String] {
         let rows = try run.rows()
         return rows.filter { $0["state"] as? String == "damaged" }.compactMap { $0["path"] as? String }
+    }
+}
+
+@Suite("Temporary files in a check")
+struct CheckTemporaryFilesTests {
+    private let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    private func plant(_ path: String) throws {
+        let file = scratch.url.appendingPathComponent(path)
+        try FileManager.default.createDirectory(
+            at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data("x".utf8).write(to: file)
+    }
+
+    /// The rows of `check`, the details by path.
+    private func details() throws -> [String: String] {
+        let run = try CommandRun(["check", scratch.url.path, "--json"])
+        #expect(run.status == 0, "\(run.errors)")
+        let rows = try run.rows()
+        return Dictionary(
+            uniqueKeysWithValues: rows.map { row in
+                (row["path"] as? String ?? "", (row["details"] as? [String] ?? []).joined(separator: "; "))
+            })
+    }
+
+    private func listing() throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
+    }
+
+    @Test("a recorded file is in use while its owner writes, and orphaned afterwards; nothing is removed")
+    func recorded() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("files"))
+        try await store.save(Data("text".utf8), to: "d/a.txt")
+        let writer = try await store.writer(for: "d/b.txt")
+        let record = try Data(contentsOf: scratch.url.appendingPathComponent("files/#journal-0"))
+        let id = String(decoding: record[12..<28], as: UTF8.self)
+        let recorded = ["files/d/#tmp-\(id)-0", "files/d/#trash-\(id)-0"]
+        try plant(recorded[0])
+        try plant(recorded[1] + "/x")
+        try plant("files/#tmp-\(id)-7")
+        try plant("files/#tmp-abcdefghijklmnop")
+        try plant("files/#move-abcdefghijklmnop")
+        let before = try listing()
+
+        let alive = try details()
+        for path in recorded { #expect(alive[path]?.hasPrefix("in use") == true, "\(alive)") }
+        #expect(alive[recorded[1] + "/x"] == nil)
+        await writer.cancel()
+        try plant(recorded[0])
+        let dead = try details()
+        for path in recorded {
+            #expect(dead[path]?.contains("orphaned: its process has ended; the next process") == true, "\(dead)")
+        }
+        #expect(dead["files/#tmp-\(id)-7"]?.contains("orphaned: its process has ended and no record") == true)
+        #expect(dead["files/#tmp-abcdefghijklmnop"]?.contains("no store removes it") == true)
+        #expect(dead["files/#move-abcdefghijklmnop"]?.contains("a move into the store") == true)
+        #expect(dead["files/d/a.txt"] == "")
+        #expect(try listing() == before)
+    }
+
+    @Test("the temporary files of key-value stores and vaults are reported as such")
+    func fixedNames() async throws {
+        let fixture = try await StoreFixture()
+        for path in ["kv/#log-new", "kv/#quarantine-new", "vault/#tmp-of-vaults"] {
+            try Data("x".utf8).write(to: fixture.scratch.url.appendingPathComponent(path))
+        }
+        let run = try CommandRun(["check", fixture.scratch.url.path])
+        #expect(run.status == 0, "\(run.errors)")
+        let lines = run.output.split(separator: "\n").filter { $0.contains("the next opening or change of the store") }
+        #expect(lines.count == 3, "\(run.output)")
+    }
+
+    @Test("a missing key file is an error, not damage of the vaults")
+    func missingKeyFile() async throws {
+        let fixture = try await StoreFixture()
+        let run = try CommandRun(["check", fixture.scratch.url.path, "--key-file", fixture.scratch.path("typo")])
+        #expect(run.status == 4)
+        #expect(run.output.isEmpty)
+        #expect(run.errors.contains("there is no key file at"), "\(run.errors)")
+    }
+}
+
+@Suite("check on unusual trees")
+struct CheckUnusualTreeTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    @Test("a directory that is too deep is one short finding among the others")
+    func tooDeep() throws {
+        let fileSystem = SystemFileSystem()
+        let root = scratch.url.appendingPathComponent("tree")
+        let mode: FilePermissions = [.ownerReadWriteExecute]
+        let name = POSIXPath(String(repeating: "d", count: 250))
+        try fileSystem.makeDirectories(POSIXPath(root))
+        defer { try? fileSystem.removeItem(at: root) }
+        var directory = try fileSystem.open(POSIXPath(root), .readOnly, options: [.directory], permissions: [])
+        for _ in 0..<18 {
+            try fileSystem.createDirectory("#trash-abcdefghabcdefgh-0", at: directory, permissions: mode)
+            try fileSystem.createDirectory(name, at: directory, permissions: mode)
+            let next = try fileSystem.open(name, at: directory, .readOnly, options: [.directory], permissions: [])
+            try fileSystem.close(directory)
+            directory = next
+        }
+        try fileSystem.close(directory)
+        try Data("x".utf8).write(to: root.appendingPathComponent("zz"))
+        let run = try CommandRun(["check", root.path])
+        #expect(run.status == 1)
+        let lines = run.output.split(separator: "\n")
+        #expect(lines.contains { $0.contains("(ENAMETOOLONG)") && $0.contains("damaged") })
+        #expect(lines.contains { $0.hasPrefix("zz ") })
+        #expect(lines.allSatisfy { $0.count < 800 }, "\(lines.map(\.count))")
+    }
+
+    @Test("the holes of a sparse file are skipped and reported", .timeLimit(.minutes(10)))
+    func sparse() throws {
+        let url = scratch.url.appendingPathComponent("sparse")
+        try Data("data".utf8).write(to: url)
+        try #require(truncate(url.path, 7 << 40) == 0)
+        let run = try CommandRun(["check", scratch.url.path])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(run.output.contains("sparse; read 1.0 MiB, skipped holes"), "\(run.output)")
+    }
+}
+
+@Suite("forge check and vaults")
+struct CheckVaultTests {
+    private static let unverified = "unverified (1 secret; sealed under another key, or its header was changed)"
+
+    /// Changes a byte of the vault's header and recomputes the checksum, which needs no key.
+    private func changeHeader(_ offset: Int, of fixture: StoreFixture) throws {
+        let url = fixture.scratch.url.appendingPathComponent("vault/v")
+        var bytes = [UInt8](try Data(contentsOf: url))
+        bytes[offset] ^= 1
+        bytes.replaceSubrange(128..<160, with: Array(SHA256.hash(data: bytes[..<128])))
+        try Data(bytes).write(to: url)
+        try #require(chmod(url.path, 0o600) == 0)
+    }
+
+    private func check(_ fixture: StoreFixture, keysOf others: StoreFixture...) throws -> CommandRun {
+        let keys = others.flatMap { ["--key-file", $0.scratch.path("vault/key")] }
+        return try CommandRun(["check", fixture.scratch.url.path] + keys)
+    }
+
+    @Test("a vault whose header was changed is damaged")
+    func changedHeader() async throws {
+        let fixture = try await StoreFixture()
+        try changeHeader(32, of: fixture)
+        let run = try check(fixture, keysOf: fixture)
+        #expect(run.status == 1)
+        #expect(run.output.contains("damaged (verify in"), "\(run.output)")
+        #expect(run.output.contains("altered or damaged"), "\(run.output)")
+    }
+
+    @Test("a vault that the key does not open is unverified, which is a failure")
+    func otherKey() async throws {
+        let (fixture, other) = (try await StoreFixture(), try await StoreFixture())
+        let run = try check(fixture, keysOf: other)
+        #expect(run.status == 1)
+        #expect(run.output.contains(Self.unverified), "\(run.output)")
+        #expect(run.output.contains("checked, 0 damaged, 1 not verified"), "\(run.output)")
+
+        try changeHeader(16, of: fixture)
+        let changed = try check(fixture, keysOf: fixture)
+        #expect(changed.status == 1)
+        #expect(changed.output.contains(Self.unverified), "\(changed.output)")
+    }
+
+    @Test("each vault is opened with the matching key")
+    func severalKeys() async throws {
+        let (fixture, other) = (try await StoreFixture(), try await StoreFixture())
+        let run = try check(fixture, keysOf: other, fixture)
+        #expect(run.status == 0, "\(run.output)")
+        #expect(run.output.contains("intact (1 secret)"), "\(run.output)")
+    }
+
+    @Test("without a key, vaults are not failures")
+    func withoutKey() async throws {
+        let fixture = try await StoreFixture()
+        try changeHeader(16, of: fixture)
+        let run = try check(fixture)
+        #expect(run.status == 0, "\(run.output)")
+        #expect(run.output.contains("readable (1 secret; give --key-file to verify them)"), "\(run.output)")
     }
 }

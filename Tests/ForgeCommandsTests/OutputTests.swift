@@ -1,7 +1,8 @@
+import ForgeStorage
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
-
 @testable import ForgeCommands
 
 struct OutputTests {
@@ -62,5 +63,119 @@ struct OutputTests {
     func counts() {
         #expect(counted(1, "key") == "1 key")
         #expect(counted(0, "key") == "0 keys")
+    }
+}
+
+@Suite("Standard output that cannot be written")
+struct OutputFailureTests {
+    @Test(
+        "a verb whose output is lost fails with one line on standard error; a verb without output succeeds",
+        arguments: TestDepth.pairs(Verb.all, [CommandRun.Destination.full, .closed, .brokenPipe]))
+    func lostOutput(verb: Verb, destination: CommandRun.Destination) async throws {
+        guard destination != .full || FileManager.default.fileExists(atPath: "/dev/full") else { return }
+        let fixture = try await StoreFixture()
+        try verb.prepare(fixture.scratch.url.path)
+        let run = try CommandRun(
+            verb.words(in: fixture.scratch.url.path), input: Data(verb.input.utf8), to: destination)
+        #expect(!run.endedBySignal)
+        #expect(run.status == (verb.prints ? 1 : 0), "\(run.errors)")
+        #expect(run.errorLines.count == (verb.prints ? 1 : 0), "\(run.errors)")
+        guard verb.prints else { return }
+        let error =
+            switch destination {
+            case .file: ""
+            case .full: "ENOSPC"
+            case .closed: "EBADF"
+            case .brokenPipe: "EPIPE"
+            }
+        #expect(run.errors.contains(error), "\(run.errors)")
+        #expect(run.output.isEmpty)
+    }
+
+    @Test("a file stored while standard output is closed contains only its own content")
+    func closedDescriptorIsNotReused() async throws {
+        let fixture = try await StoreFixture()
+        let before = try Data(contentsOf: fixture.scratch.url.appendingPathComponent("kv/log"))
+        _ = try CommandRun(["kv", "list", fixture.scratch.path("kv")], to: .closed)
+        #expect(try Data(contentsOf: fixture.scratch.url.appendingPathComponent("kv/log")) == before)
+    }
+
+    @Test("a verb that writes to a store of another process fails, any other one succeeds", arguments: Verb.all)
+    func storeInUse(verb: Verb) async throws {
+        let fixture = try await StoreFixture()
+        try verb.prepare(fixture.scratch.url.path)
+        let store = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("kv"))
+        let run = try CommandRun(verb.words(in: fixture.scratch.url.path), input: Data(verb.input.utf8))
+        #expect(run.status == (verb.needsKeyValueStore ? 5 : 0), "\(run.errors)")
+        #expect(run.errorLines.count == (verb.needsKeyValueStore ? 1 : 0), "\(run.errors)")
+        withExtendedLifetime(store) {}
+    }
+
+    @Test("a missing store is one line on standard error, and nothing is created", arguments: Verb.all)
+    func missingStore(verb: Verb) throws {
+        guard [.reads, .changes, .copies].contains(verb.access) else { return }
+        let scratch = try Scratch()
+        let run = try CommandRun(verb.words(in: scratch.path("none")), input: Data(verb.input.utf8))
+        #expect(run.status == 4)
+        #expect(run.errorLines.count == 1, "\(run.errors)")
+        #expect(run.errors.contains("there is no"), "\(run.errors)")
+        #expect(run.output.isEmpty)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
+    }
+}
+
+@Suite("Control characters in output")
+struct ControlCharacterTests {
+    private static let hostile = "a\u{1B}[31m\u{07}\u{9B}1m\u{7F}\u{202E}b\nc"
+
+    @Test("each control character is shown by its bytes")
+    func escapes() {
+        #expect("a\u{1B}[1m\tb".escapingControls() == "a\\x1b[1m\\x09b")
+        #expect("\u{9B}\u{202E}".escapingControls() == "\\xc2\\x9b\\xe2\\x80\\xae")
+        #expect("a\nb\u{0}".escapingControls(except: ["\n"]) == "a\nb\\x00")
+        #expect("é👩‍👩‍👧 ✓".escapingControls() == "é👩‍👩‍👧 ✓")
+    }
+
+    @Test("escaped JSON represents the same value")
+    func json() throws {
+        let object = ["key\u{9B}\u{7F}": "\u{2028}\u{1B}"]
+        let text = String(decoding: try JSONEncoder().encode(object), as: UTF8.self).escapingControlsOfJSON()
+        #expect(text.unicodeScalars.allSatisfy { $0.isASCII && $0.value >= 0x20 && $0.value < 0x7F })
+        #expect(try JSONDecoder().decode([String: String].self, from: Data(text.utf8)) == object)
+    }
+
+    @Test("no verb writes a control character of a name or value, to standard output or standard error")
+    func verbs() throws {
+        let scratch = try Scratch()
+        let name = Self.hostile
+        let store = scratch.path("kv")
+        let vault = [scratch.path("vault/v"), "--key-file", scratch.path("vault/key")]
+        #expect(try CommandRun(["kv", "set", store, name, name, "--string"]).status == 0)
+        #expect(try CommandRun(["secret", "set"] + vault + [name, "--create"], input: "x").status == 0)
+        try Data("x".utf8).write(to: scratch.url.appendingPathComponent("kv/\(name)"))
+        let runs: [[String]] = [
+            ["kv", "list", store], ["kv", "list", store, "--json"], ["kv", "get", store, name],
+            ["kv", "get", store, name, "--json"], ["kv", "get", store, "none" + name],
+            ["kv", "rm", store, "no" + name],
+            ["kv", "list", scratch.path(name)], ["secret", "list"] + vault, ["secret", "list"] + vault + ["--json"],
+            ["secret", "get"] + vault + ["none" + name], ["file", "get", store, name], ["file", "list", store],
+            ["check", scratch.url.path], ["check", scratch.url.path, "--json"], ["kv", name],
+            ["demo", "--directory", scratch.path("demo\u{1B}[31m")],
+        ]
+        for arguments in runs {
+            let run = try CommandRun(arguments)
+            for text in [run.output, run.errors] {
+                let found = text.unicodeScalars.filter {
+                    $0 != "\n" && ($0.properties.generalCategory == .control || $0 == "\u{202E}")
+                }
+                #expect(found.isEmpty, "\(arguments.map(\.debugDescription)): \(text.debugDescription)")
+            }
+        }
+    }
+
+    @Test("a truncated value in a list ends in an ellipsis")
+    func ellipsis() throws {
+        #expect("12345".shortened(to: 5) == "12345")
+        #expect("123456".shortened(to: 5) == "1234…")
     }
 }
