@@ -6,10 +6,13 @@ package import Testing
 /// Swift Testing reaps such a process once the task of the test has run again, and polls until then. In the queue of a
 /// whole run that takes minutes of processor time.
 package struct ExitTestTrait: TestTrait, TestScoping {
+    /// Where such a test runs, for tasks of its own that expect an exit.
+    package static let executor: any TaskExecutor = ThreadsOfExitTests()
+
     package func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @concurrent @Sendable () async throws -> Void
     ) async throws {
-        try await withTaskExecutorPreference(ThreadsOfExitTests.shared) { try await function() }
+        try await withTaskExecutorPreference(Self.executor) { try await function() }
     }
 }
 
@@ -18,8 +21,6 @@ extension Trait where Self == ExitTestTrait {
 }
 
 private final class ThreadsOfExitTests: TaskExecutor {
-    static let shared = ThreadsOfExitTests()
-
     private let queue = DispatchQueue(label: "exit tests", qos: .userInitiated, attributes: .concurrent)
 
     func enqueue(_ job: consuming ExecutorJob) {

@@ -99,7 +99,7 @@ struct SharedProcessTests {
     func streams() async throws {
         let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
         let own = ReactiveKVStore(try openShared(path))
-        let other = Task { [path] in
+        let other = Task(executorPreference: ExitTestTrait.executor) { [path] in
             await #expect(processExitsWith: .success) { [path = path as String] in try await answer(path) }
         }
         var answers = own.stream(pong).makeAsyncIterator()
@@ -116,7 +116,7 @@ struct SharedProcessTests {
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func noLock() async throws {
         let own = ReactiveKVStore(try openShared(path))
-        let other = Task { [path] in
+        let other = Task(executorPreference: ExitTestTrait.executor) { [path] in
             await #expect(processExitsWith: .success) { [path = path as String] in try await waitUntilDone(path) }
         }
         for await isReady in own.stream(KVKey<Bool>("ready")) where isReady == true { break }

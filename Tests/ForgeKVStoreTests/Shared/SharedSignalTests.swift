@@ -166,7 +166,7 @@ extension SharedProcessTests {
         let path = directory.url.path
         let own = ReactiveKVStore(try openShared(path))
         let last = 200
-        let other = Task {
+        let other = Task(executorPreference: ExitTestTrait.executor) {
             await #expect(processExitsWith: .success) { [path = path as String, last = last as Int] in
                 try await answer(path, last: last)
             }
@@ -190,7 +190,7 @@ extension SharedProcessTests {
         let path = directory.url.path
         let own = ReactiveKVStore(try openShared(path))
         try own.set(ping, value: 1)
-        let other = Task {
+        let other = Task(executorPreference: ExitTestTrait.executor) {
             let result = await #expect(processExitsWith: .failure) { [path = path as String] in
                 exit(try await waitIdly(path) + 100)
             }
