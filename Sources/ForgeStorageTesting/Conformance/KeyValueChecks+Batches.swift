@@ -327,6 +327,25 @@ extension ConformanceChecks {
             }
             try expect(snapshot["never there"] == nil, "an absent name has an entry")
         },
+        ConformanceCheck("a snapshot contains values of every size, also once they are replaced") { store in
+            let sizes = [0, 1, 15, 16, 255, 256, 1023, 1024, 1025, 4096, 70_000]
+            func bytes(_ size: Int, _ round: Int) -> [UInt8] {
+                [UInt8](repeating: UInt8(size % 251 + round), count: size)
+            }
+            for size in sizes { try store.setRawValue(bytes(size, 0), named: "size \(size)") }
+            let snapshot = try store.snapshot()
+            for size in sizes { try store.setRawValue(bytes(size, 1), named: "size \(size)") }
+            for (round, snapshot) in [snapshot, try store.snapshot()].enumerated() {
+                try expectEqual(snapshot.count, sizes.count, "the number of names in a snapshot")
+                for size in sizes {
+                    let found = snapshot["size \(size)"]?.bytes
+                    try expect(
+                        found == bytes(size, round),
+                        "snapshot()[\"size \(size)\"] of write \(round): expected \(size) equal bytes, got \(found?.count ?? -1)"
+                    )
+                }
+            }
+        },
         ConformanceCheck("a snapshot omits removed names") { store in
             for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
             try store.remove(KVKey<Int>("b"))

@@ -19,17 +19,23 @@ extension ConformanceChecks {
         ConformanceCheck("a value reads as another type as it does in memory, regardless of earlier reads") { store in
             let model = InMemoryKVStore()
             for sample in TypeSample.all {
-                for name in ["\(sample.name) forwards", "\(sample.name) backwards"] { try sample.set(store, name) }
-                for (forwards, backwards) in zip(TypeReading.all, TypeReading.all.reversed()) {
-                    for (reading, order) in [(forwards, "forwards"), (backwards, "backwards")] {
-                        let name = "\(sample.name) \(order)"
-                        let fresh = "\(sample.name) \(order) \(reading.name)"
-                        try sample.set(model, fresh)
-                        let (found, expected) = (reading.read(store, name), reading.read(model, fresh))
+                // A separate name for each reading, so that there are no earlier ones.
+                func expected(_ reading: TypeReading) throws -> String {
+                    try sample.set(model, "\(sample.name) \(reading.name)")
+                    return reading.read(model, "\(sample.name) \(reading.name)")
+                }
+                let readings = try TypeReading.all.map { (reading: $0, expected: try expected($0)) }
+                for (order, readings) in [("forwards", readings), ("backwards", readings.reversed())] {
+                    let name = "\(sample.name) \(order)"
+                    try sample.set(store, name)
+                    for (reading, expected) in readings {
+                        let found = reading.read(store, name)
                         if expected == "nil", found != "nil", let setConverted = sample.setConverted {
                             // A store over user defaults converts between Boolean and number, as Foundation does.
-                            try setConverted(model, fresh)
-                            try expectEqual(found, reading.read(model, fresh), "\(name), converted, as \(reading.name)")
+                            let converted = "\(name) \(reading.name)"
+                            try setConverted(model, converted)
+                            try expectEqual(
+                                found, reading.read(model, converted), "\(name), converted, as \(reading.name)")
                         } else {
                             try expectEqual(found, expected, "\(name) as \(reading.name)")
                         }

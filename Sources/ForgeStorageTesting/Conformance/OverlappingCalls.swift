@@ -1,45 +1,60 @@
 import Synchronization
 
-/// Calls `write` in tasks of its own, again and again, until every reading task has called `read` often enough and has
-/// seen enough changes between two of its calls, so that the calls have overlapped however the tasks are scheduled.
+/// Calls `write` in tasks of its own, again and again, until each reading task has made enough calls of `read` that have
+/// overlapped with a call of `write`, however the tasks are scheduled.
 ///
-/// Where the tasks share a processor, a change shows that a task was interrupted, probably within a call.
+/// Writing without a pause is interrupted by readers, on one processor too. But where all take a lock, the tasks may take
+/// turns then, so that no read is interrupted; so the writers pause in the second half, and interrupt a read when they
+/// continue.
 ///
 /// - Parameters:
 ///   - writers: The number of writing tasks.
 ///   - readers: The number of reading tasks.
-///   - count: How many calls each reading task makes at least; it makes at most 200 times as many.
-///   - changes: How many changes each of them sees at least. Many, if most changes are seen without an interruption,
-///     because the tasks wait for a lock in turn.
+///   - overlaps: How many calls of each reading task overlap, each with another call of `write`. If there are fewer within
+///     a second, as on a single thread, the task ends all the same.
 ///   - write: Called with the number of the task, and of its call.
-///   - read: Called with the number of the task; returns what it has seen.
+///   - read: Called with the number of the task.
 /// - Throws: The first error of a call, after all tasks have ended.
-func overlapping<Seen: Equatable & Sendable>(
-    writers: Int, readers: Int, count: Int, changes: Int = defaultChanges,
+func overlapping(
+    writers: Int, readers: Int, overlaps: Int,
     write: @escaping @Sendable (_ writer: Int, _ call: Int) async throws -> Void,
-    read: @escaping @Sendable (_ reader: Int) async throws -> Seen
+    read: @escaping @Sendable (_ reader: Int) async throws -> Void
 ) async throws {
-    let remaining = Counter(readers)
+    let (begun, ended, seen, remaining) = (Counter(0), Counter(0), Counter(0), Counter(readers))
+    let end = ContinuousClock.now + .seconds(1)
     try await withThrowingTaskGroup(of: Void.self) { group in
         for writer in 0..<writers {
             group.addTask {
                 var call = 0
                 while remaining.value.load(ordering: .relaxed) > 0, !Task.isCancelled {
+                    begun.value.add(1, ordering: .sequentiallyConsistent)
                     try await write(writer, call)
+                    ended.value.add(1, ordering: .sequentiallyConsistent)
                     call += 1
+                    if seen.now * 2 >= readers * overlaps {
+                        try await Task.sleep(for: .microseconds(50))
+                    } else if call.isMultiple(of: 16) {
+                        // The readers may need the thread.
+                        await Task.yield()
+                    }
                 }
             }
         }
         for reader in 0..<readers {
             group.addTask {
                 defer { remaining.value.subtract(1, ordering: .relaxed) }
-                var (calls, seenChanges) = (0, 0)
-                var last: Seen?
-                while calls < count || seenChanges < changes && calls < 200 * count, !Task.isCancelled {
-                    let seen = try await read(reader)
-                    if let last, last != seen { seenChanges += 1 }
-                    last = seen
+                var (calls, overlapCount) = (0, 0)
+                var last = -1
+                while overlapCount < overlaps, !Task.isCancelled {
+                    guard calls < 20 * overlaps || ContinuousClock.now < end else { return }
+                    let before = (ended: ended.now, begun: begun.now)
+                    try await read(reader)
                     calls += 1
+                    if before.begun > before.ended || ended.now > before.ended, before.ended != last {
+                        overlapCount += 1
+                        seen.value.add(1, ordering: .relaxed)
+                        last = before.ended
+                    }
                 }
             }
         }
@@ -47,15 +62,14 @@ func overlapping<Seen: Equatable & Sendable>(
     }
 }
 
-/// After so many changes, a call that is interrupted in two of three cases was not only with a probability of 0.02 %.
-private let defaultChanges = 8
-
 /// A task that is interrupted within an attempt is mostly not refused by a store that does not check and change in one
 /// step, but accepted in error: before so many refusals, that has happened.
 private let requiredRefusals = 4
 
 private final class Counter: Sendable {
     let value: Atomic<Int>
+
+    var now: Int { value.load(ordering: .sequentiallyConsistent) }
 
     init(_ value: Int) { self.value = Atomic(value) }
 }

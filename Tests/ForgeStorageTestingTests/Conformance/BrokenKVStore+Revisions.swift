@@ -109,6 +109,9 @@ extension BrokenKVStore {
             switch defect {
             case .normalisesSnapshots:
                 return KVSnapshot(snapshot.map { ($0.precomposedStringWithCanonicalMapping, $1) })
+            case .emptiesLongValues:
+                return KVSnapshot(
+                    snapshot.map { ($0, $1.bytes.count > 1024 ? KVEntry(bytes: [], revision: $1.revision) : $1) })
             case .lags:
                 defer { memory.snapshot = snapshot }
                 return memory.snapshot

@@ -88,6 +88,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case checksOutsideOfTheLock = "of concurrent batches that require one revision, exactly one is applied"
         case forgetsWhatIsDurable = "making writes durable does not change them"
         case normalisesSnapshots = "a snapshot contains every name with its entry"
+        case emptiesLongValues = "a snapshot contains values of every size, also once they are replaced"
         case lags = "a snapshot is unaffected by later writes"
         case mixesMoments = "a snapshot contains a whole batch or nothing of it"
     }

@@ -19,14 +19,16 @@ struct OverlappingCallTests {
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: RacingKVStore(.requirements)) }
     }
 
-    @Test("find a batch that is applied name by name, each time", arguments: runs)
-    func tornBatches(_ run: Int) async throws {
+    @Test(
+        "find a batch that is applied, or a snapshot that is read, name by name, each time", arguments: runs,
+        [RacingKVStore.Call.batch, .snapshot])
+    func tornBatches(_ run: Int, _ call: RacingKVStore.Call) async throws {
         let check = try #require(
             ConformanceChecks.transactionalKeyValueStore.first {
                 $0.description == RacingKVStore.Defect.snapshot.rawValue
             })
         await #expect(throws: ConformanceViolation.self) {
-            try await check.run(on: RacingKVStore(.snapshot, of: .batch))
+            try await check.run(on: RacingKVStore(.snapshot, of: call))
         }
     }
 
@@ -57,7 +59,7 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
     private let defect: Defect
     private let call: Call
 
-    init(_ defect: Defect, of call: Call = .snapshot) {
+    init(_ defect: Defect, of call: Call = .batch) {
         self.defect = defect
         self.call = call
     }
@@ -93,7 +95,7 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
 }
 
 /// A file store in memory that replaces a content in two steps.
-private final class TearingFileStore: FileStoring {
+final class TearingFileStore: FileStoring {
     private let contents = Mutex<[String: Data]>([:])
 
     func save(_ data: Data, to key: String, overwrite: Bool) async throws {
