@@ -135,7 +135,7 @@ extension ConformanceChecks {
             for name in others { first.append(.set(name: name, bytes: [1])) }
             try store.commit(first)
             let last = Mutex<UInt64>(0)
-            try await overlapping(writers: 1, readers: 1, overlaps: 20) { _, call in
+            try await overlapping(writers: 1, readers: 1, overlaps: 20, pausing: true) { _, call in
                 try store.commit(batch(UInt64(call + 1)))
             } read: { _ in
                 let snapshot = try store.snapshot()

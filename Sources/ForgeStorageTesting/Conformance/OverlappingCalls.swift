@@ -3,20 +3,18 @@ import Synchronization
 /// Calls `write` in tasks of its own, again and again, until each reading task has made enough calls of `read` that have
 /// overlapped with a call of `write`, however the tasks are scheduled.
 ///
-/// Writing without a pause is interrupted by readers, on one processor too. But where all take a lock, the tasks may take
-/// turns then, so that no read is interrupted; so the writers pause in the second half, and interrupt a read when they
-/// continue.
-///
 /// - Parameters:
 ///   - writers: The number of writing tasks.
 ///   - readers: The number of reading tasks.
 ///   - overlaps: How many calls of each reading task overlap, each with another call of `write`. If there are fewer within
 ///     a second, as on a single thread, the task ends all the same.
+///   - pausing: Whether the writers pause between two calls in the second half, for reads that take longer than a write:
+///     where all take a lock, the tasks may take turns, so that no read is interrupted by a writer that never pauses.
 ///   - write: Called with the number of the task, and of its call.
 ///   - read: Called with the number of the task.
 /// - Throws: The first error of a call, after all tasks have ended.
 func overlapping(
-    writers: Int, readers: Int, overlaps: Int,
+    writers: Int, readers: Int, overlaps: Int, pausing: Bool = false,
     write: @escaping @Sendable (_ writer: Int, _ call: Int) async throws -> Void,
     read: @escaping @Sendable (_ reader: Int) async throws -> Void
 ) async throws {
@@ -31,7 +29,7 @@ func overlapping(
                     try await write(writer, call)
                     ended.value.add(1, ordering: .sequentiallyConsistent)
                     call += 1
-                    if seen.now * 2 >= readers * overlaps {
+                    if pausing, seen.now * 2 >= readers * overlaps {
                         try await Task.sleep(for: .microseconds(50))
                     } else if call.isMultiple(of: 16) {
                         // The readers may need the thread.
