@@ -1,11 +1,27 @@
 public import ForgeCrypt
 
-/// A place where secrets are kept, initially empty, which stores open.
+/// A place where secrets are kept, initially empty, which stores open, and the conditions that checks can bring it into.
+///
+/// A check whose condition is missing is reported as not applicable, or as violated where its capability was declared.
 public struct SecretStoreLocation: Sendable {
     /// Opens the store, also while another one is open, as another process or object does.
     public let open: @Sendable () throws -> any CryptStoring
 
-    /// Creates a location.
+    /// Leaves less than 64 KiB free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
+    public var fillDevice: (@Sendable () throws -> Void)?
+
+    /// Makes the device read-only, for the check that needs ``ConformanceCapability/readOnlyDevice``.
+    public var makeReadOnly: (@Sendable () throws -> Void)?
+
+    /// Makes reads of the device fail, or lets them succeed again, for the check that needs
+    /// ``ConformanceCapability/failingDevice``.
+    public var setFailing: (@Sendable (_ fails: Bool) throws -> Void)?
+
+    /// Makes another user the owner of the place, such as the directory of the store, for the check that needs
+    /// ``ConformanceCapability/foreignOwner``.
+    public var giveAway: (@Sendable () throws -> Void)?
+
+    /// Creates a location without conditions.
     public init(open: @escaping @Sendable () throws -> any CryptStoring) {
         self.open = open
     }

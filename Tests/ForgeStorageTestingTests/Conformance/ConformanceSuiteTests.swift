@@ -101,6 +101,7 @@ struct ConformanceSuiteTests {
             ConformanceSuite.fileStoreConditions.checks.map(\.description),
             ConformanceSuite.keyValueStoreConditions.checks.map(\.description),
             ConformanceSuite<any CryptStoring>.secretStore.checks.map(\.description),
+            ConformanceSuite.secretStoreConditions.checks.map(\.description),
             ConformanceSuite<any SessionStorage<ConformanceUser>>.sessionStorage.checks.map(\.description),
             ConformanceSuite.asyncSessionStorage.checks.map(\.description),
             ConformanceSuite<any Storage>.storage.checks.map(\.description),
