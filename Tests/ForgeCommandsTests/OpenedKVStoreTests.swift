@@ -18,8 +18,8 @@ private final class PagedStore: AsyncKVStoring {
         (self.limit, self.failure) = (limit, failure)
     }
 
-    func capabilities() -> AsyncKVCapabilities {
-        var capabilities = base.capabilities()
+    func capabilities() async -> AsyncKVCapabilities {
+        var capabilities = await base.capabilities()
         capabilities.maximumBatchSize = 128
         return capabilities
     }

@@ -87,8 +87,8 @@ import Testing
     func plain(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
         let base = WithoutChanges(base: InMemoryKVStore())
         let store = LocalAsyncKVStore(base)
-        #expect(store.capabilities().changes == .none)
-        #expect(store.capabilities().expiry == nil)
+        #expect(await store.capabilities().changes == .none)
+        #expect(await store.capabilities().expiry == nil)
         try await check.run(on: AsyncKVStoreUnderTest(store, other: store, pass: { _ in }))
     }
 

@@ -185,6 +185,18 @@ extension KVEngine {
         return cell(of: name)
     }
 
+    /// The cell of a name as ``cell(named:)`` returns it, if that takes no lock and reads no file; otherwise nil.
+    func cellWithoutWaiting(named text: String) throws(KVStoreError) -> ValueCell?? {
+        let name = KeyName(text)
+        try name.validate(.read, in: self.name)
+        guard sharing?.mayHaveRemoteChanges != true else { return nil }
+        do throws(TableView.Interruption) {
+            return .some(try table.view.cell(of: name))
+        } catch {
+            return nil
+        }
+    }
+
     /// The names of all keys.
     func names() throws(KVStoreError) -> [String] {
         try loadRemoteChanges(.keys)

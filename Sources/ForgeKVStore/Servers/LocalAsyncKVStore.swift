@@ -13,9 +13,11 @@ import ForgeFileSystem
 /// It keeps no earlier revisions: `entries` for one throws `.refused`. Changes are reported in whole commits of the
 /// base.
 ///
-/// Writes and lists run on another thread (two thread switches), because they may wait for a device or another process,
-/// as do reads of a shared store that another process has changed since the last call. Stores in different directories
-/// have different threads.
+/// No asynchronous call blocks the caller's thread: they run on another one (two thread switches), because they may
+/// wait for a device, another process or a lock of a layer. The exception is `entry` of an ``InMemoryKVStore``, and of a
+/// ``FileKVStore`` that another process has not changed since the last call: it looks the name up in memory. Stores in
+/// different directories have different threads. ``changes(prefix:from:)``, which is synchronous, waits for the write of
+/// this process that is under way. Typed values are decoded by the caller's task.
 public final class LocalAsyncKVStore: AsyncKVStoring {
     private let base: any KVTransactionalStoring
     private let lane: BlockingLane
@@ -33,20 +35,19 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         self.durability = durability
     }
 
-    public func capabilities() -> AsyncKVCapabilities {
-        AsyncKVCapabilities(
+    public func capabilities() async -> AsyncKVCapabilities {
+        let reportsChanges = await lane.run { [base] in base.subscribe(to: .prefix("")) != nil }
+        return AsyncKVCapabilities(
             maximumBatchSize: nil, expiry: base is any KVExpiringBatches ? .zero : nil,
-            changes: base.subscribe(to: .prefix("")) == nil ? .none : .lossy, readConsistency: .linearizable,
-            durability: durability)
+            changes: reportsChanges ? .lossy : .none, readConsistency: .linearizable, durability: durability)
     }
 
     public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         try checkCancellation(.read, name)
         do {
-            if FileKVStore.below(base)?.readsMayWait == true {
-                return try await lane.run { [base] in try base.entry(named: name) }
-            }
-            return try base.entry(named: name)
+            if let store = base as? InMemoryKVStore { return try store.entry(named: name) }
+            if let store = base as? FileKVStore, let found = try store.entryWithoutWaiting(named: name) { return found }
+            return try await lane.run { [base] in try base.entry(named: name) }
         } catch {
             throw KVStoreError(of: error, .read, key: name)
         }
@@ -54,16 +55,14 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
 
     public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try checkCancellation(.keys, nil)
-        let names: [String]
         do {
-            names = try await lane.run { [base] in try base.keys(prefix: prefix) }
+            return try await lane.run { [base] in
+                let page = Page(try base.keys(prefix: prefix), after: after, limit: limit) { $0 }
+                return AsyncKVPage(names: page.elements, hasMore: page.hasMore)
+            }
         } catch {
             throw KVStoreError(of: error, .keys)
         }
-        let rest = names.filter { name in after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true }
-            .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
-        let page = rest.prefix(max(limit, 1))
-        return AsyncKVPage(names: Array(page), hasMore: page.count < rest.count)
     }
 
     public func entries(
@@ -73,18 +72,15 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         guard revision == nil else {
             throw KVStoreError(.refused, .keys, detail: "the store keeps no earlier revisions")
         }
-        let snapshot: KVSnapshot
         do {
-            snapshot = try await lane.run { [base] in try base.snapshot() }
+            return try await lane.run { [base] in
+                let named = try base.snapshot().filter { (name, _) in name.utf8.starts(with: prefix.utf8) }
+                let page = Page(named, after: after, limit: limit, name: \.name)
+                return AsyncKVEntryPage(entries: page.elements, hasMore: page.hasMore)
+            }
         } catch {
             throw KVStoreError(of: error, .keys)
         }
-        let rest = snapshot.filter { (name, _) in
-            name.utf8.starts(with: prefix.utf8) && after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true
-        }
-        .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
-        let page = rest.prefix(max(limit, 1))
-        return AsyncKVEntryPage(entries: Array(page), hasMore: page.count < rest.count)
     }
 
     @discardableResult
@@ -123,6 +119,21 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         return changes.beginning(with: .resync)
     }
 
+    /// The first elements whose names follow one, in the order of their bytes.
+    private struct Page<Element> {
+        let elements: [Element]
+        let hasMore: Bool
+
+        init(_ all: [Element], after: String?, limit: Int, name: (Element) -> String) {
+            let rest = all.filter { element in
+                after.map { $0.utf8.lexicographicallyPrecedes(name(element).utf8) } ?? true
+            }
+            .sorted { name($0).utf8.lexicographicallyPrecedes(name($1).utf8) }
+            elements = Array(rest.prefix(max(limit, 1)))
+            hasMore = elements.count < rest.count
+        }
+    }
+
     private func checkCancellation(
         _ operation: KVStoreError.Operation, _ name: String?
     ) throws(KVStoreError) {
@@ -146,8 +157,11 @@ extension FileKVStore {
         return nil
     }
 
-    /// Whether a read first reads what other processes have written, which may wait for them and for the device.
-    var readsMayWait: Bool { engine.sharing?.mayHaveRemoteChanges ?? false }
+    /// The entry of a name, found without a lock and without reading a file; nil if that is not possible now.
+    fileprivate func entryWithoutWaiting(named name: String) throws(KVStoreError) -> KVEntry?? {
+        guard let found = try engine.cellWithoutWaiting(named: name) else { return nil }
+        return .some(found.map { KVEntry($0) })
+    }
 }
 
 extension BlockingLane {

@@ -14,6 +14,9 @@ import Synchronization
 /// Several caches, also of several processes, can use a directory: they share the entries, and each keeps its limits of
 /// those that it knows. The directory is listed by the first insertion or query of the size.
 ///
+/// No asynchronous call waits for the disk on the caller's thread. `value` reads there what the system has in memory, up
+/// to 256 KiB, and calls ``CacheCoding``'s decoder for it; larger and other files are read and decoded on another thread.
+///
 /// Keys are any strings, compared by their bytes. All calls are thread-safe.
 public final class BoundedCache<Value: Sendable>: Sendable {
     let memory: MemoryEntries

@@ -82,7 +82,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
     }
 
     func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
-        var declared = base.capabilities()
+        var declared = await base.capabilities()
         declared.durability = .processEnd
         if defect == .exceedsItsLimit { declared.maximumBatchSize = 10 }
         switch claim {
