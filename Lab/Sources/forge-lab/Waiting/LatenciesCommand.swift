@@ -7,7 +7,9 @@ import Synchronization
 /// a snapshot takes.
 ///
 /// The measured thread pauses between its calls, as an app does, so that it does not wait for the processor that it has
-/// used up itself. Build it in release, and run it with `chrt -f 5` on a machine that does other work too.
+/// used up itself. Build it in release, and run it with `chrt -f 5` on a machine that does other work too. The neighbour
+/// has the usual priority then: Linux stops the real-time threads of a processor for 50 ms of each second if they do not
+/// pause, and with them the lock that one of them holds.
 struct LatenciesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "latencies", abstract: "Measure single calls of key-value stores beside lists and compaction.")
@@ -100,6 +102,7 @@ struct LatenciesCommand: ParsableCommand {
                 process = nil
                 Thread.detachNewThread { [self] in
                     defer { ended.signal() }
+                    LatenciesCommand.resetPriority()
                     while neighbour != .nothing, !isOver.load(ordering: .relaxed) {
                         do { try neighbour.call(store) } catch { return print("\(neighbour): \(error)") }
                         done.add(1, ordering: .relaxed)
@@ -138,6 +141,12 @@ struct LatenciesCommand: ParsableCommand {
             process?.waitUntilExit()
             return count
         }
+    }
+
+    /// Gives the calling thread the usual priority.
+    private static func resetPriority() {
+        var parameters = sched_param()
+        if pthread_setschedparam(pthread_self(), SCHED_OTHER, &parameters) != 0 { print("the priority is unchanged") }
     }
 
     private struct Missing: Error {
@@ -191,6 +200,7 @@ struct LatenciesCommand: ParsableCommand {
     }
 
     private static func child(_ call: Neighbour, _ path: String) throws {
+        resetPriority()
         let sharing = call == .compact ? FileKVStore.Sharing.shared : .exclusive
         let store = try FileKVStore(
             at: URL(filePath: path), options: FileKVStore.Options(sharing: sharing, compactionFloorInBytes: 1 << 40))
