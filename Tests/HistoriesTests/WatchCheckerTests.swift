@@ -153,7 +153,7 @@ private struct FailingStore: AsyncKVStoring {
         self.code = code
     }
 
-    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { base.capabilities() }
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { await base.capabilities() }
 
     func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
 

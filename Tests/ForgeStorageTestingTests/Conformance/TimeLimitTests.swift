@@ -203,7 +203,7 @@ private final class HangingChanges: AsyncKVStoring {
         self.waiting = waiting
     }
 
-    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { base.capabilities() }
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { await base.capabilities() }
 
     func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
 
