@@ -20,7 +20,7 @@ package final class BlockingLane: Sendable {
 
     /// The maximum number of threads: enough for the calls of many tasks to share the device's flushes.
     package let limit: Int
-    private let state = Mutex(State())
+    let state = Mutex(State())
 
     package init(limit: Int = 32) {
         self.limit = max(limit, 1)
@@ -146,7 +146,7 @@ extension BlockingLane {
     /// A call, which has one answer: its result, its cancellation or its deadline, whichever comes first.
     ///
     /// `@unchecked Sendable`: the variables are accessed with the lock of the lane; the rest is constant.
-    private class Job: @unchecked Sendable {
+    class Job: @unchecked Sendable {
         let limit: Duration?
         let cancellation: Cancellation?
         /// Its place in the queue for threads, or among the calls that wait for `occupied`.
@@ -165,6 +165,8 @@ extension BlockingLane {
             self.limit = limit
             self.cancellation = cancellation
         }
+
+        var isWaiting: Bool { if case .waiting = state { true } else { false } }
 
         /// When the call is late, as far as it is known now.
         var end: ContinuousClock.Instant? {
@@ -186,8 +188,11 @@ extension BlockingLane {
         func fail(_ error: any Error) {}
     }
 
-    private enum JobState {
-        case waiting, begun, parked
+    enum JobState {
+        case waiting, begun
+        case parked(Occupation)
+        /// Cancelled or past its deadline before it has begun.
+        case left
     }
 
     private final class Call<Value: Sendable, Failure: Error>: Job, @unchecked Sendable {
@@ -223,14 +228,14 @@ extension BlockingLane {
         }
     }
 
-    private func submit(_ job: Job) {
+    func submit(_ job: Job) {
         let now = ContinuousClock.now
         let start = state.withLock { enqueue(job, in: &$0, now) }
         carryOut(start, of: job)
     }
 
     /// What remains to be done without the lock after a call was put into the queue.
-    private struct Start {
+    struct Start {
         enum Next {
             case wake(Worker), start, wait, refuse
         }
@@ -239,8 +244,11 @@ extension BlockingLane {
         var deadline: ContinuousClock.Instant?
     }
 
-    private func enqueue(_ job: Job, in state: inout State, _ now: ContinuousClock.Instant) -> Start {
-        if job.cancellation?.isCancelled == true { return Start(next: .refuse) }
+    func enqueue(_ job: Job, in state: inout State, _ now: ContinuousClock.Instant) -> Start {
+        if job.cancellation?.isCancelled == true {
+            job.state = .left
+            return Start(next: .refuse)
+        }
         job.deadline = job.limit.map { now + $0 }
         job.lastRetry = job.lastRetry ?? job.deadline
         let deadline = state.watches(until: job.deadline)
@@ -254,7 +262,7 @@ extension BlockingLane {
         return Start(next: reserveThread(&state) ? .start : .wait, deadline: deadline)
     }
 
-    private func carryOut(_ start: Start, of job: Job) {
+    func carryOut(_ start: Start, of job: Job) {
         switch start.next {
         case .wake(let worker): worker.semaphore.signal()
         case .start: startThread()
@@ -271,95 +279,10 @@ extension BlockingLane {
     }
 }
 
-// MARK: Calls that wait for what is occupied
-
-extension BlockingLane {
-    private static let shortestPause: Duration = .milliseconds(1)
-    private static let longestPause: Duration = .milliseconds(50)
-
-    /// The calls that wait for a directory. There is a timer for them as long as the lane has this value.
-    private struct Occupation {
-        var parked = FIFOQueue<Job>()
-        var pause: Duration
-
-        mutating func add(_ job: Job, isFirst: Bool) -> FIFOQueue<Job>.Ticket {
-            isFirst ? parked.prepend(job) : parked.append(job)
-        }
-
-        /// The first call, and the time until the next is to be tried; nil if there is none.
-        mutating func retried() -> (Job, Duration)? {
-            guard let job = parked.popFirst() else { return nil }
-            pause = min(pause * 2, BlockingLane.longestPause)
-            job.pause = pause
-            return (job, pause)
-        }
-
-        /// The first call, after another has found the directory free.
-        mutating func follower() -> Job? {
-            pause = BlockingLane.shortestPause
-            let job = parked.popFirst()
-            job?.pause = pause
-            return job
-        }
-    }
-
-    /// Lets a call wait that has found a directory occupied.
-    private func park(_ job: Job, _ occupied: Occupied) {
-        let path = occupied.directory
-        let (isParked, timer, deadline) = state.withLock { state -> (Bool, Duration?, ContinuousClock.Instant?) in
-            // The call is past its deadline or cancelled.
-            guard state.end(job), job.cancellation?.isCancelled != true else { return (false, nil, nil) }
-            let wasTried = job.occupied?.directory == path
-            job.state = .parked
-            job.occupied = occupied
-            job.deadline = job.lastRetry
-            job.cancellation?.expectNothing()
-            let timer = state.occupied[path] == nil ? job.pause : nil
-            job.ticket = state.occupied[path, default: Occupation(pause: job.pause)].add(job, isFirst: wasTried)
-            return (true, timer, state.watches(until: job.deadline))
-        }
-        guard isParked else { return job.fail(CancellationError()) }
-        if let timer { retry(path, after: timer) }
-        if let deadline { watch(until: deadline) }
-    }
-
-    /// Tries the first of the calls that wait for a directory, at intervals, as long as there are any.
-    private func retry(_ path: POSIXPath, after pause: Duration) {
-        Task.detached { [weak self] in
-            do { try await Task.sleep(for: pause) } catch {}
-            guard let self else { return }
-            let now = ContinuousClock.now
-            let tried = state.withLock { state -> (Job, Start, next: Duration)? in
-                guard let (job, next) = state.occupied[path]?.retried() else {
-                    state.occupied[path] = nil
-                    return nil
-                }
-                return (job, enqueue(job, in: &state, now), next)
-            }
-            guard let (job, start, next) = tried else { return }
-            carryOut(start, of: job)
-            retry(path, after: next)
-        }
-    }
-
-    /// Lets others follow a call that has found its directory free: two of them, each of which lets two more follow.
-    private func follow(_ job: Job) {
-        let now = ContinuousClock.now
-        let followers = state.withLock { state -> [(Job, Start)] in
-            guard let path = job.occupied?.directory else { return [] }
-            return (0..<2).compactMap { _ in
-                guard let job = state.occupied[path]?.follower() else { return nil }
-                return (job, enqueue(job, in: &state, now))
-            }
-        }
-        for (job, start) in followers { carryOut(start, of: job) }
-    }
-}
-
 // MARK: Threads
 
 extension BlockingLane {
-    private struct State {
+    struct State {
         var waiting = FIFOQueue<Job>()
         /// The threads without work; the one that has worked last is the next to work.
         var idle: [Worker] = []
@@ -395,31 +318,14 @@ extension BlockingLane {
         mutating func remove(_ job: Job) -> Bool {
             guard let ticket = job.ticket else { return false }
             switch job.state {
-            case .begun: return false
-            case .waiting: return waiting.remove(ticket) != nil
-            case .parked:
-                guard let path = job.occupied?.directory else { return false }
-                return occupied[path]?.parked.remove(ticket) != nil
+            case .begun, .left: return false
+            case .waiting:
+                job.state = .left
+                return waiting.remove(ticket) != nil
+            case .parked(let occupation):
+                job.state = .left
+                return occupation.parked.remove(ticket) != nil
             }
-        }
-
-        /// The calls whose deadlines have passed, which the lane no longer has, and the next deadline.
-        mutating func late(at now: ContinuousClock.Instant) -> ([Job], next: ContinuousClock.Instant?) {
-            let isLate = { (job: Job) in job.end.map { $0 <= now } ?? false }
-            var late = waiting.removeAll(where: isLate) + running.values.filter(isLate)
-            for path in occupied.keys { late += occupied[path]?.parked.removeAll(where: isLate) ?? [] }
-            for job in late { end(job) }
-            let parked = occupied.values.flatMap { $0.parked.all.compactMap(\.end) }
-            let next = (waiting.all.compactMap(\.end) + running.values.compactMap(\.end) + parked).min()
-            return (late, next)
-        }
-
-        /// The time if the deadlines must be looked at then, and are not yet to be looked at earlier.
-        mutating func watches(until time: ContinuousClock.Instant?) -> ContinuousClock.Instant? {
-            guard let time else { return nil }
-            if let nextWatch, nextWatch <= time { return nil }
-            nextWatch = time
-            return time
         }
     }
 
@@ -476,7 +382,7 @@ extension BlockingLane {
     /// A thread of a lane.
     ///
     /// `@unchecked Sendable`: `job` is accessed with the lock of the lane; the rest is constant.
-    private final class Worker: @unchecked Sendable {
+    final class Worker: @unchecked Sendable {
         let lane: BlockingLane
         let semaphore = DispatchSemaphore(value: 0)
         /// The next call, set before the semaphore is signalled.
@@ -548,80 +454,5 @@ extension BlockingLane {
             worker.semaphore.wait()
         }
         return state.withLock { _ in worker.job.take() }
-    }
-}
-
-// MARK: Deadlines
-
-extension BlockingLane {
-    /// Looks at the deadlines of all calls at this time.
-    ///
-    /// Most calls of a lane wait equally long at most, so a lane in use looks once in that time.
-    private func watch(until time: ContinuousClock.Instant) {
-        Task.detached { [weak self] in
-            do { try await Task.sleep(until: time, clock: .continuous) } catch {}
-            self?.answerLateCalls(at: time)
-        }
-    }
-
-    private func answerLateCalls(at time: ContinuousClock.Instant) {
-        let now = ContinuousClock.now
-        let (late, next) = state.withLock { state -> ([(Job, DeadlineExceeded)], ContinuousClock.Instant?) in
-            // A call with an earlier deadline has rescheduled this check.
-            guard state.nextWatch == time else { return ([], nil) }
-            let (late, next) = state.late(at: now)
-            // Many deadlines may follow shortly after one another, and each look takes O(calls).
-            state.nextWatch = next.map { max($0, now + Self.watchInterval) }
-            for job in late { job.cancellation?.cancel() }
-            return (late.map { ($0, DeadlineExceeded(awaited: $0.awaited)) }, state.nextWatch)
-        }
-        for (job, error) in late { job.fail(error) }
-        if let next { watch(until: next) }
-    }
-
-    /// The shortest time between two looks at the deadlines.
-    private static let watchInterval: Duration = .milliseconds(5)
-}
-
-// MARK: Cancellation
-
-/// The cancellation of a call, and how long it may take, shared with its work on another thread.
-package final class Cancellation: Sendable {
-    private let flag = Atomic(false)
-    /// By how many seconds the deadline of work that has begun is later; negative for none.
-    private let extra = Atomic<Int64>(0)
-
-    package init() {}
-
-    package var isCancelled: Bool { flag.load(ordering: .relaxed) }
-
-    package func cancel() {
-        flag.store(true, ordering: .relaxed)
-    }
-
-    /// Throws if the task was cancelled or its deadline has passed, on whatever thread its work runs.
-    package func check() throws {
-        if isCancelled || Task.isCancelled { throw CancellationError() }
-    }
-
-    /// Makes the deadline later, as far as the work has to read or write so many bytes: a second for each MiB.
-    package func expectWork(ofSize sizeInBytes: Int64) {
-        extra.add(max(sizeInBytes, 0) >> 20, ordering: .relaxed)
-    }
-
-    /// Takes back what was expected of an attempt that has ended.
-    func expectNothing() {
-        extra.store(0, ordering: .relaxed)
-    }
-
-    /// Removes the deadline, for work that takes long without waiting, such as that on a whole tree.
-    package func expectLongWork() {
-        extra.store(.min, ordering: .relaxed)
-    }
-
-    /// When work that was to end by `deadline` is late; nil for never.
-    func extended(_ deadline: ContinuousClock.Instant) -> ContinuousClock.Instant? {
-        let seconds = extra.load(ordering: .relaxed)
-        return seconds < 0 ? nil : deadline + Duration.seconds(seconds).bounded
     }
 }

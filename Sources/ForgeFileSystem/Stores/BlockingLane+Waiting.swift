@@ -1,0 +1,201 @@
+import Synchronization
+
+// MARK: Calls that wait for what is occupied
+
+extension BlockingLane {
+    static let shortestPause: Duration = .milliseconds(1)
+    private static let longestPause: Duration = .milliseconds(50)
+
+    /// The calls that wait for a directory. There is a timer for them as long as the lane has this object.
+    ///
+    /// `@unchecked Sendable`: the variables are accessed with the lock of the lane.
+    final class Occupation: @unchecked Sendable {
+        var parked = FIFOQueue<Job>()
+        private var pause: Duration
+        /// The call that the timer has tried last.
+        private weak var tried: Job?
+
+        init(pause: Duration) { self.pause = pause }
+
+        /// The call to be tried now, and the time until the next; no call while the last one still waits for a thread.
+        func next() -> (Job?, Duration) { (retried(), pause) }
+
+        private func retried() -> Job? {
+            pause = min(pause * 2, BlockingLane.longestPause)
+            if tried?.isWaiting == true { return nil }
+            tried = parked.popFirst()
+            tried?.pause = pause
+            return tried
+        }
+
+        /// The first call, after another has found the directory free.
+        func follower() -> Job? {
+            pause = BlockingLane.shortestPause
+            let job = parked.popFirst()
+            job?.pause = pause
+            return job
+        }
+    }
+
+    /// Lets a call wait that has found a directory occupied.
+    func park(_ job: Job, _ occupied: Occupied) {
+        let path = occupied.directory
+        let (isParked, timer, deadline) = state.withLock { state -> (Bool, Duration?, ContinuousClock.Instant?) in
+            // The call is past its deadline or cancelled.
+            guard state.end(job), job.cancellation?.isCancelled != true else { return (false, nil, nil) }
+            let (occupation, isNew) = state.occupation(of: path, pause: job.pause)
+            // A call that was tried here goes back to the front.
+            let isFirst = job.occupied?.directory == path
+            job.ticket = isFirst ? occupation.parked.prepend(job) : occupation.parked.append(job)
+            job.state = .parked(occupation)
+            job.occupied = occupied
+            job.deadline = job.lastRetry
+            job.cancellation?.expectNothing()
+            let timer = isNew ? job.pause : nil
+            return (true, timer, state.watches(until: job.deadline))
+        }
+        guard isParked else { return job.fail(CancellationError()) }
+        if let timer { retry(path, after: timer) }
+        if let deadline { watch(until: deadline) }
+    }
+
+    /// Tries the first of the calls that wait for a directory, at intervals, as long as there are any.
+    private func retry(_ path: POSIXPath, after pause: Duration) {
+        Task.detached { [weak self] in
+            do { try await Task.sleep(for: pause) } catch {}
+            guard let self else { return }
+            let now = ContinuousClock.now
+            let (tried, next) = state.withLock { state -> ((job: Job, start: Start)?, Duration?) in
+                guard let occupation = state.occupied[path], occupation.parked.count > 0 else {
+                    state.occupied[path] = nil
+                    return (nil, nil)
+                }
+                let (job, next) = occupation.next()
+                return (job.map { ($0, enqueue($0, in: &state, now)) }, next)
+            }
+            if let tried { carryOut(tried.start, of: tried.job) }
+            if let next { retry(path, after: next) }
+        }
+    }
+
+    /// Lets others follow a call that has found its directory free: two of them, each of which lets two more follow.
+    func follow(_ job: Job) {
+        let now = ContinuousClock.now
+        let followers = state.withLock { state -> [(Job, Start)] in
+            guard let path = job.occupied?.directory, let occupation = state.occupied[path] else { return [] }
+            return (0..<2).compactMap { _ in
+                guard let job = occupation.follower() else { return nil }
+                return (job, enqueue(job, in: &state, now))
+            }
+        }
+        for (job, start) in followers { carryOut(start, of: job) }
+    }
+}
+
+// MARK: Deadlines
+
+extension BlockingLane {
+    /// Looks at the deadlines of all calls at this time.
+    ///
+    /// Most calls of a lane wait equally long at most, so a lane in use looks once in that time.
+    func watch(until time: ContinuousClock.Instant) {
+        Task.detached { [weak self] in
+            do { try await Task.sleep(until: time, clock: .continuous) } catch {}
+            self?.answerLateCalls(at: time)
+        }
+    }
+
+    private func answerLateCalls(at time: ContinuousClock.Instant) {
+        let now = ContinuousClock.now
+        let (late, next) = state.withLock { state -> ([(Job, DeadlineExceeded)], ContinuousClock.Instant?) in
+            // A call with an earlier deadline has rescheduled this check.
+            guard state.nextWatch == time else { return ([], nil) }
+            let (late, next) = state.late(at: now)
+            // Many deadlines may follow shortly after one another, and each look takes O(calls).
+            state.nextWatch = next.map { max($0, now + Self.watchInterval) }
+            for job in late { job.cancellation?.cancel() }
+            return (late.map { ($0, DeadlineExceeded(awaited: $0.awaited)) }, state.nextWatch)
+        }
+        for (job, error) in late { job.fail(error) }
+        if let next { watch(until: next) }
+    }
+
+    /// The shortest time between two looks at the deadlines.
+    private static let watchInterval: Duration = .milliseconds(5)
+}
+
+extension BlockingLane.State {
+    /// The calls that wait for a directory, and whether there were none.
+    fileprivate mutating func occupation(
+        of directory: POSIXPath, pause: Duration
+    ) -> (BlockingLane.Occupation, isNew: Bool) {
+        if let known = occupied[directory] { return (known, false) }
+        let new = BlockingLane.Occupation(pause: pause)
+        occupied[directory] = new
+        return (new, true)
+    }
+
+    /// The calls whose deadlines have passed, which the lane no longer has, and the next deadline.
+    mutating func late(at now: ContinuousClock.Instant) -> ([BlockingLane.Job], next: ContinuousClock.Instant?) {
+        let isLate = { (job: BlockingLane.Job) in job.end.map { $0 <= now } ?? false }
+        var late = waiting.removeAll(where: isLate)
+        for job in late { job.state = .left }
+        late += running.values.filter(isLate)
+        for occupation in occupied.values { late += occupation.parked.removeAll(where: isLate) }
+        for job in late { end(job) }
+        let parked = occupied.values.flatMap { $0.parked.all.compactMap(\.end) }
+        let next = (waiting.all.compactMap(\.end) + running.values.compactMap(\.end) + parked).min()
+        return (late, next)
+    }
+
+    /// The time if the deadlines must be looked at then, and are not yet to be looked at earlier.
+    mutating func watches(until time: ContinuousClock.Instant?) -> ContinuousClock.Instant? {
+        guard let time else { return nil }
+        if let nextWatch, nextWatch <= time { return nil }
+        nextWatch = time
+        return time
+    }
+}
+
+// MARK: Cancellation
+
+/// The cancellation of a call, and how long it may take, shared with its work on another thread.
+package final class Cancellation: Sendable {
+    private let flag = Atomic(false)
+    /// By how many seconds the deadline of work that has begun is later; negative for none.
+    private let extra = Atomic<Int64>(0)
+
+    package init() {}
+
+    package var isCancelled: Bool { flag.load(ordering: .relaxed) }
+
+    package func cancel() {
+        flag.store(true, ordering: .relaxed)
+    }
+
+    /// Throws if the task was cancelled or its deadline has passed, on whatever thread its work runs.
+    package func check() throws {
+        if isCancelled || Task.isCancelled { throw CancellationError() }
+    }
+
+    /// Makes the deadline later, as far as the work has to read or write so many bytes: a second for each MiB.
+    package func expectWork(ofSize sizeInBytes: Int64) {
+        extra.add(max(sizeInBytes, 0) >> 20, ordering: .relaxed)
+    }
+
+    /// Takes back what was expected of an attempt that has ended.
+    func expectNothing() {
+        extra.store(0, ordering: .relaxed)
+    }
+
+    /// Removes the deadline, for work that takes long without waiting, such as that on a whole tree.
+    package func expectLongWork() {
+        extra.store(.min, ordering: .relaxed)
+    }
+
+    /// When work that was to end by `deadline` is late; nil for never.
+    func extended(_ deadline: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        let seconds = extra.load(ordering: .relaxed)
+        return seconds < 0 ? nil : deadline + Duration.seconds(seconds).bounded
+    }
+}
