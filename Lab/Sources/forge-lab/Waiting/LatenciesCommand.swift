@@ -8,8 +8,8 @@ import Synchronization
 ///
 /// The measured thread pauses between its calls, as an app does, so that it does not wait for the processor that it has
 /// used up itself. Build it in release, and run it with `chrt -f 5` on a machine that does other work too. The neighbour
-/// has the usual priority then: Linux stops the real-time threads of a processor for 50 ms of each second if they do not
-/// pause, and with them the lock that one of them holds.
+/// pauses too, for a fifth of the time: Linux stops the real-time threads of a processor for 50 ms of each second if they
+/// do not, and with them the lock that one of them holds.
 struct LatenciesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "latencies", abstract: "Measure single calls of key-value stores beside lists and compaction.")
@@ -41,6 +41,12 @@ struct LatenciesCommand: ParsableCommand {
             case .keys: _ = try store.keys()
             case .snapshot: _ = try store.snapshot()
             }
+        }
+
+        func callAndPause(_ store: FileKVStore) throws {
+            let start = ContinuousClock.now
+            try call(store)
+            usleep(UInt32((ContinuousClock.now - start) / .microseconds(4)))
         }
     }
 
@@ -102,9 +108,8 @@ struct LatenciesCommand: ParsableCommand {
                 process = nil
                 Thread.detachNewThread { [self] in
                     defer { ended.signal() }
-                    LatenciesCommand.resetPriority()
                     while neighbour != .nothing, !isOver.load(ordering: .relaxed) {
-                        do { try neighbour.call(store) } catch { return print("\(neighbour): \(error)") }
+                        do { try neighbour.callAndPause(store) } catch { return print("\(neighbour): \(error)") }
                         done.add(1, ordering: .relaxed)
                     }
                 }
@@ -141,12 +146,6 @@ struct LatenciesCommand: ParsableCommand {
             process?.waitUntilExit()
             return count
         }
-    }
-
-    /// Gives the calling thread the usual priority.
-    private static func resetPriority() {
-        var parameters = sched_param()
-        if pthread_setschedparam(pthread_self(), SCHED_OTHER, &parameters) != 0 { print("the priority is unchanged") }
     }
 
     private struct Missing: Error {
@@ -200,14 +199,13 @@ struct LatenciesCommand: ParsableCommand {
     }
 
     private static func child(_ call: Neighbour, _ path: String) throws {
-        resetPriority()
         let sharing = call == .compact ? FileKVStore.Sharing.shared : .exclusive
         let store = try FileKVStore(
             at: URL(filePath: path), options: FileKVStore.Options(sharing: sharing, compactionFloorInBytes: 1 << 40))
         if call == .compact {
             FileHandle.standardOutput.write(Data("open\n".utf8))
             while true {
-                try store.compact()
+                try call.callAndPause(store)
                 FileHandle.standardOutput.write(Data("compacted\n".utf8))
             }
         }
