@@ -38,6 +38,10 @@ public struct FileStoreUnderTest: Sendable {
     /// The maximum size of a file that the store loads, for the check that needs ``ConformanceCapability/loadLimit``.
     public var maximumLoadSizeInBytes: Int?
 
+    /// Creates an empty file with a name of these bytes in the root of the store, as another program does, for the check
+    /// that needs ``ConformanceCapability/foreignFiles``.
+    public var plant: (@Sendable (_ name: [UInt8]) async throws -> Void)?
+
     /// Creates a subject without conditions.
     public init(_ store: any FileStoring) {
         self.store = store
@@ -51,13 +55,16 @@ extension ConformanceCapability {
     /// The device can be made to fail (``FileStoreUnderTest/setFailing``).
     public static let failingDevice = ConformanceCapability("a device that can be made to fail")
 
+    /// Other programs can create files in the root of the store (``FileStoreUnderTest/plant``).
+    public static let foreignFiles = ConformanceCapability("files of other programs in its root")
+
     /// The store limits the size of the files that it loads (``FileStoreUnderTest/maximumLoadSizeInBytes``).
     public static let loadLimit = ConformanceCapability("a limit of the size of loaded files")
 }
 
 extension ConformanceSuite where Subject == FileStoreUnderTest {
     /// The promises of a file store on a full, read-only or failing device, at its limit, and beside a second store of
-    /// the same files. Each check needs a capability.
+    /// the same files and other programs. Each check needs a capability.
     public static var fileStoreConditions: Self {
         Self("file store under conditions", ConformanceChecks.fileStoreConditions)
     }
@@ -67,6 +74,7 @@ extension ConformanceChecks {
     /// The promises of a file store under conditions that the subject provides. Each check needs a new, empty store.
     public static let fileStoreConditions: [ConformanceCheck<FileStoreUnderTest>] =
         filesOnFullDevices + filesOnReadOnlyDevices + filesOnFailingDevices + filesAtLimits + filesOfTwoStores
+        + filesOfOtherPrograms
 
     private typealias Check = ConformanceCheck<FileStoreUnderTest>
 
@@ -189,6 +197,25 @@ extension ConformanceChecks {
             try expectEqual(try await store.size("a"), Int64(limit) + 1, "size(a) after it was too large to load")
             try await store.save(text("small"), to: "a")
             try expectEqual(try await store.load("a"), text("small"), "load(a) after a small save")
+        }
+    ]
+
+    // MARK: Other programs
+
+    private static let filesOfOtherPrograms: [Check] = [
+        Check(
+            "a file of another program is listed and loaded if its name is a key, and only then", needs: [.foreignFiles]
+        ) {
+            subject in
+            let (store, plant) = (subject.store, try condition(subject.plant, "plant"))
+            try await store.save(text("own"), to: "d/a")
+            // The others are not UTF-8.
+            for name in [Array("foreign".utf8), [0x66, 0xFF], [0xC3, 0x28]] { try await plant(name) }
+            try expectEqual(try await store.list().map(\.key).sorted(), ["d", "foreign"], "list()")
+            let keys = try await store.list(recursive: true).map(\.key).sorted()
+            try expectEqual(keys, ["d", "d/a", "foreign"], "list(recursive: true)")
+            try expectEqual(try await store.load("foreign"), Data(), "load(foreign)")
+            try expectEqual(try await store.load("d/a"), text("own"), "load(d/a)")
         }
     ]
 

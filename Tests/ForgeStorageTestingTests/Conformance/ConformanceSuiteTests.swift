@@ -116,7 +116,7 @@ struct ConformanceSuiteTests {
         #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 14)
         #expect(
             ConformanceSuite.fileStoreConditions.capabilities
-                == [.limitedSpace, .readOnlyDevice, .failingDevice, .loadLimit, .secondStore])
+                == [.limitedSpace, .readOnlyDevice, .failingDevice, .loadLimit, .secondStore, .foreignFiles])
         #expect(
             ConformanceSuite.keyValueStoreConditions.capabilities == [.valueSizeLimit, .limitedSpace, .secondStore])
     }

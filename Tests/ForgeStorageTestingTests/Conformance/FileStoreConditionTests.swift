@@ -44,7 +44,8 @@ struct FileStoreConditionTests {
         }
         #expect(report.holds, "\(report)")
         let missing = ConformanceReport.Outcome.notApplicable("needs a device that can be made to fail")
-        #expect(report.notApplicable.map(\.outcome) == [missing, missing], "\(report)")
+        let others = ConformanceReport.Outcome.notApplicable("needs files of other programs in its root")
+        #expect(report.notApplicable.map(\.outcome) == [missing, missing, others], "\(report)")
     }
 
     @Test("never pass for a subject that offers nothing")
@@ -69,12 +70,14 @@ final class BrokenFileStoreUnderTest: FileStoring {
         case losesOnFailure = "a save that fails keeps the old content and leaves no file"
         case emptiesLarge = "a file above the limit of loads is too large to load, and is kept"
         case caches = "a second store of the same files sees every change when the call returns"
+        case listsEveryName = "a file of another program is listed and loaded if its name is a key, and only then"
         case overwrites = "of saves through two stores that may not overwrite, exactly one succeeds"
     }
 
     private struct Memory {
         var isFull = false
         var lost: Set<String> = []
+        var foreign: [String] = []
         var loaded: [String: Data] = [:]
     }
 
@@ -112,6 +115,13 @@ final class BrokenFileStoreUnderTest: FileStoring {
             }
         }
         subject.maximumLoadSizeInBytes = limit
+        subject.plant = { name in
+            let path = POSIXPath(Array("/data/store/".utf8) + name)
+            try device.close(try device.open(path, .writeOnly, options: [.create]))
+            if String(validating: name, as: UTF8.self) == nil {
+                store.memory.withLock { $0.foreign.append(String(decoding: name, as: UTF8.self)) }
+            }
+        }
         return subject
     }
 
@@ -156,7 +166,12 @@ final class BrokenFileStoreUnderTest: FileStoring {
         try await base.delete(key)
     }
 
-    func list(in directory: String) async throws -> [StoredFile] { try await base.list(in: directory) }
+    func list(in directory: String) async throws -> [StoredFile] {
+        let files = try await base.list(in: directory)
+        guard defect == .listsEveryName, directory.isEmpty else { return files }
+        return files
+            + memory.withLock { $0.foreign }.map { StoredFile(key: $0, sizeInBytes: 0, modified: .distantPast) }
+    }
 
     func deleteAll() async throws { try await base.deleteAll() }
 }
