@@ -50,24 +50,19 @@ extension ConformanceChecks {
             location in
             let setFailing = try condition(location.setFailing, "setFailing")
             for name in ["a", "b"] { try location.open().set("old", for: key(name)) }
-            // A store that was opened before may have them in memory.
+            var expected: [String: String?] = ["a": "old", "b": "old", "new": nil]
             try setFailing(true)
-            let store = try location.open()
-            try await expectError(CryptError.self, "get(a) on a failing device") { try store.get(key("a")) }
             do {
-                // The names may be stored elsewhere.
-                try expectEqual(try store.contains(key("a")), true, "contains(a) on a failing device")
-            } catch is CryptError {}
-            for (call, change) in changes {
-                do {
-                    try change(store)
-                    throw ConformanceViolation("\(call) on a failing device: expected an error, but nothing was thrown")
-                } catch is CryptError {}
+                // A store that was opened before may have the secrets in memory.
+                try useOnFailingDevice(try location.open(), &expected)
+            } catch is CryptError {
+                // It may read when it is opened.
             }
             try setFailing(false)
-            try expectKept(["a": "old", "b": "old", "new": nil], location, store, "calls on a failing device")
-            try store.set("new", for: key("a"))
-            try expectKept(["a": "new", "b": "old"], location, store, "set(a) after the failures")
+            let store = try location.open()
+            try expectKept(expected, location, store, "calls on a failing device")
+            try store.set("newer", for: key("a"))
+            try expectKept(["a": "newer"], location, store, "set(a) after the failures")
         },
         Check("a place that belongs to another user is not written to", needs: [.foreignOwner]) { location in
             let store = try location.open()
@@ -92,6 +87,29 @@ extension ConformanceChecks {
         ("set(a)", { try $0.set("new", for: key("a")) }), ("set(new)", { try $0.set("new", for: key("new")) }),
         ("delete(a)", { try $0.delete(key("a")) }), ("deleteAll()", { try $0.deleteAll() }),
     ]
+
+    /// Calls a store whose reads fail; each call throws or has its effect.
+    private static func useOnFailingDevice(_ store: any CryptStoring, _ expected: inout [String: String?]) throws {
+        do {
+            try expectEqual(try store.get(key("a")), "old", "get(a) on a failing device")
+        } catch is CryptError {}
+        do {
+            try expectEqual(try store.contains(key("a")), true, "contains(a) on a failing device")
+        } catch is CryptError {}
+        for (call, change) in changes {
+            do {
+                try change(store)
+            } catch is CryptError {
+                continue
+            }
+            switch call {
+            case "set(a)": expected["a"] = .some("new")
+            case "set(new)": expected["new"] = .some("new")
+            case "delete(a)": expected["a"] = .some(nil)
+            default: expected = ["a": nil, "b": nil, "new": nil]
+            }
+        }
+    }
 
     private static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
         guard let condition else { throw ConformanceViolation("\(name) is nil") }
