@@ -4,6 +4,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("The thread of a caller that awaits a local store")
@@ -82,7 +83,8 @@ final class StuckKVStore: KVLayer, KVTransactionalStoring {
         condition.lock()
         defer { condition.unlock() }
         state.withLock { $0.waitingCount += 1 }
-        let end = Date(timeIntervalSinceNow: 20)
+        // A task may have to wait for all other tests.
+        let end = Date(timeIntervalSinceNow: TimeInterval(60 * TestDepth.hangLimitInMinutes))
         while !state.withLock({ $0.isFree }) {
             guard !condition.wait(until: end) else { continue }
             state.withLock { ($0.isFree, $0.isLate) = (true, true) }
