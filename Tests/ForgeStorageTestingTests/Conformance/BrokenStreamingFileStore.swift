@@ -57,3 +57,63 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         }
     }
 }
+
+/// A file store that passes all calls to one in memory, except those that it implements itself.
+protocol StreamingFileStoreWrapper: StreamingFileStoring {
+    var base: InMemoryFileStore { get }
+}
+
+extension StreamingFileStoreWrapper {
+    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        try await base.save(data, to: key, overwrite: overwrite)
+    }
+
+    func load(_ key: String) async throws -> Data { try await base.load(key) }
+
+    func exists(_ key: String) -> Bool { base.exists(key) }
+
+    func info(_ key: String) async throws -> StoredFile { try await base.info(key) }
+
+    func delete(_ key: String) async throws { try await base.delete(key) }
+
+    func list(in directory: String) async throws -> [StoredFile] { try await base.list(in: directory) }
+
+    func deleteDirectory(_ key: String) async throws { try await base.deleteDirectory(key) }
+
+    func totalSize() async throws -> Int64 { try await base.totalSize() }
+
+    func deleteAll() async throws { try await base.deleteAll() }
+
+    func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
+    ) async throws -> StoredFile {
+        try await base.save(data, to: key, if: condition, durability: durability, attributes: attributes)
+    }
+
+    func apply(_ batch: FileBatch, durability: Durability?) async throws {
+        try await base.apply(batch, durability: durability)
+    }
+
+    func reader(for key: String) async throws -> FileReader { try await base.reader(for: key) }
+
+    func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> FileWriter {
+        try await base.writer(for: key, if: condition, durability: durability, attributes: attributes)
+    }
+
+    func files(in directory: String, _ options: FileListingOptions) -> FileListing {
+        base.files(in: directory, options)
+    }
+
+    func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
+        try await base.copy(from: source, to: key, overwrite: overwrite, progress: progress)
+    }
+
+    func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
+        try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
+    }
+
+    func changes(in directory: String) -> FileChanges { base.changes(in: directory) }
+}
