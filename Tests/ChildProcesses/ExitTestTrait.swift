@@ -21,10 +21,9 @@ extension Trait where Self == ExitTestTrait {
 }
 
 private final class ThreadsOfExitTests: TaskExecutor {
-    private let queue = DispatchQueue(label: "exit tests", qos: .userInitiated, attributes: .concurrent)
-
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        // A serial queue gets a thread at once, however many are blocked; a concurrent one waits for a free processor.
+        DispatchQueue(label: "exit test").async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }

@@ -39,7 +39,7 @@ struct ConformanceSuiteTests {
     @Test("checks everything by default")
     func everything() async {
         let report = await suite.run(on: "one") { 1 }
-        let place = "(ForgeStorageTestingTests/ConformanceSuiteTests.swift:17)"
+        let place = "(ForgeStorageTestingTests/ConformanceSuiteTests.swift:20)"
         #expect(report.outcome(of: "is even") == .violated("it is odd \(place)"))
         #expect(!report.holds)
         #expect(report.violations.map(\.check) == ["is even"])
