@@ -156,7 +156,7 @@ extension BlockingLane {
         var deadline: ContinuousClock.Instant?
         /// The end of the time in which it waits for what is occupied.
         var lastRetry: ContinuousClock.Instant?
-        /// What the last attempt found occupied.
+        /// The directory that the last attempt found occupied.
         var occupied: Occupied?
         /// The time between the last attempt and the next.
         var pause = BlockingLane.shortestPause
