@@ -20,6 +20,19 @@ extension Trait where Self == ExitTestTrait {
     package static var startsProcess: Self { Self() }
 }
 
+/// Runs a suite whose tests take turns besides the queue of all other tests, in which each of them would wait for its turn.
+package struct OwnThreadsTrait: SuiteTrait, TestScoping {
+    package func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        try await withTaskExecutorPreference(ExitTestTrait.executor) { try await function() }
+    }
+}
+
+extension Trait where Self == OwnThreadsTrait {
+    package static var onOwnThreads: Self { Self() }
+}
+
 private final class ThreadsOfExitTests: TaskExecutor {
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)

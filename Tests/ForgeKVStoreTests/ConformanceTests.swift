@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
@@ -91,7 +92,7 @@ import Testing
 }
 
 /// One test at a time: on Linux, calls of `UserDefaults` that meet spin for the one lock that Foundation has for all suites.
-@Suite("Stores over user defaults conform", .serialized) struct UserDefaultsConformanceTests {
+@Suite("Stores over user defaults conform", .serialized, .onOwnThreads) struct UserDefaultsConformanceTests {
     @Test("the store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
     func userDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
