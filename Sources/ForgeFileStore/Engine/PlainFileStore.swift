@@ -145,9 +145,7 @@ extension PlainFileStore {
                         guard let cause = error.underlying as? FileSystemError else { throw error }
                         guard !cause.isCancelledWork else { throw CancellationError() }
                         guard cause.isTakenTurn, let directory = cause.path else { throw error }
-                        guard cancellation.isCancelled else { throw BlockingLane.Occupied(directory, error) }
-                        for file in kept { file.discard() }
-                        throw CancellationError()
+                        throw BlockingLane.Occupied(directory, error) { for file in kept { file.discard() } }
                     }
                 })
         } catch let error as BlockingLane.DeadlineExceeded {

@@ -54,7 +54,10 @@ extension BlockingLane {
             let timer = isNew ? job.pause : nil
             return (true, timer, state.watches(until: job.deadline))
         }
-        guard isParked else { return job.fail(CancellationError()) }
+        guard isParked else {
+            occupied.abandon()
+            return job.fail(CancellationError())
+        }
         if let timer { retry(path, after: timer) }
         if let deadline { watch(until: deadline) }
     }

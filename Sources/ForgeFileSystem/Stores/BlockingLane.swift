@@ -22,8 +22,20 @@ package final class BlockingLane: Sendable {
     package let limit: Int
     let state = Mutex(State())
 
-    package init(limit: Int = 32) {
+    private let start: @Sendable (_ body: @escaping @Sendable () -> Void) -> Bool
+
+    /// Creates a lane.
+    ///
+    /// - Parameters:
+    ///   - limit: The maximum number of threads.
+    ///   - start: Starts a thread; false if the system has none.
+    package init(
+        limit: Int = 32,
+        startingWith start: @escaping @Sendable (_ body: @escaping @Sendable () -> Void) -> Bool = ForgeFileSystem
+            .startThread
+    ) {
         self.limit = max(limit, 1)
+        self.start = start
     }
 
     /// The number of threads now.
@@ -97,10 +109,17 @@ package final class BlockingLane: Sendable {
     package struct Occupied: Error {
         let directory: POSIXPath
         let cause: any Error
+        let abandon: @Sendable () -> Void
 
-        package init(_ directory: POSIXPath, _ cause: any Error) {
+        /// - Parameters:
+        ///   - directory: What is occupied.
+        ///   - cause: The error if the call waits for it until its deadline.
+        ///   - abandon: Removes what the work keeps for the next attempt; called if there is none, because the call was
+        ///     cancelled or its deadline has passed during this one.
+        package init(_ directory: POSIXPath, _ cause: any Error, abandon: @escaping @Sendable () -> Void = {}) {
             self.directory = directory
             self.cause = cause
+            self.abandon = abandon
         }
     }
 
@@ -406,7 +425,7 @@ extension BlockingLane {
     @discardableResult
     private func startThread() -> Bool {
         let worker = Worker(self)
-        if ForgeFileSystem.startThread({ worker.run() }) { return true }
+        if start({ worker.run() }) { return true }
         let (others, isFirst) = state.withLock { state in
             state.threadCount -= 1
             state.startingCount -= 1

@@ -128,6 +128,43 @@ struct BlockingLaneTests {
         #expect(try await lane.run(within: .seconds(60)) { _ in 1 } == 1)
     }
 
+    @Test("a call whose deadline passes while it finds a directory occupied abandons what it keeps")
+    func abandoned() async throws {
+        let lane = BlockingLane(limit: 1)
+        let isAbandoned = Atomic(false)
+        let gate = DispatchSemaphore(value: 0)
+        let late = Task {
+            try await lane.run(within: .milliseconds(10)) { _ in
+                gate.wait()
+                throw BlockingLane.Occupied("/d", FileSystemError(.lock, .resourceTemporarilyUnavailable)) {
+                    isAbandoned.store(true, ordering: .relaxed)
+                }
+            }
+        }
+        let error = await #expect(throws: BlockingLane.DeadlineExceeded.self) { try await late.value }
+        guard case .body = error?.awaited else { throw try #require(error) }
+        gate.signal()
+        // The only thread has ended the call before.
+        await lane.run {}
+        let wasAbandoned = isAbandoned.load(ordering: .relaxed)
+        #expect(wasAbandoned)
+        #expect(lane.parkedCount == 0)
+    }
+
+    @Test("each call gets a thread once the system has threads again")
+    func missingThreads() async {
+        let refusals = Atomic(0)
+        let lane = BlockingLane(limit: 4) { body in
+            // Each call is refused a thread, and the lane twice more.
+            refusals.add(1, ordering: .relaxed).oldValue >= 6 && ForgeFileSystem.startThread(body)
+        }
+        let gate = DispatchSemaphore(value: 0)
+        let calls = (0..<4).map { _ in Task { await lane.run { gate.wait() } } }
+        await waitUntil { lane.threadCount == calls.count && lane.waitingCount == 0 }
+        for _ in calls { gate.signal() }
+        for call in calls { await call.value }
+    }
+
     @Test("of the calls that wait for a directory only the first is tried, and the others follow in their order")
     func occupiedDirectory() async throws {
         let lane = BlockingLane(limit: 1)
