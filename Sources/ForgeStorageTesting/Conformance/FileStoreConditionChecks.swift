@@ -82,11 +82,6 @@ extension ConformanceChecks {
 
     private static func text(_ text: String) -> Data { Data(text.utf8) }
 
-    private static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
-        guard let condition else { throw ConformanceViolation("\(name) is nil") }
-        return condition
-    }
-
     // MARK: Full devices
 
     private static let filesOnFullDevices: [Check] = [

@@ -44,7 +44,8 @@ extension ConformanceChecks {
 
     private typealias Check = ConformanceCheck<KeyValueStoreUnderTest>
 
-    private static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
+    /// A condition that a check needs.
+    static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
         guard let condition else { throw ConformanceViolation("\(name) is nil") }
         return condition
     }

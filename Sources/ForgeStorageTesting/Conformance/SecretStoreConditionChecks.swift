@@ -111,11 +111,6 @@ extension ConformanceChecks {
         }
     }
 
-    private static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
-        guard let condition else { throw ConformanceViolation("\(name) is nil") }
-        return condition
-    }
-
     /// Expects these values from a store and from one that is opened now.
     private static func expectKept(
         _ values: [String: String?], _ location: SecretStoreLocation, _ store: any CryptStoring, _ call: String
