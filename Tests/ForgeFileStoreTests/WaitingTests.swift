@@ -17,7 +17,7 @@ import Darwin
 @Suite("Calls that wait for a directory that another program locks", .serialized)
 struct WaitingTests {
     /// In a process of its own, because other tests block Swift's threads.
-    @Test("neither Swift's tasks nor the calls of another store wait with them", .startsProcess)
+    @Test("neither Swift's tasks nor the calls of another store wait with them", .onOwnThreads)
     func heartbeat() async {
         await #expect(processExitsWith: .success) { try await checkHeartbeatBesideLockedDirectory() }
     }

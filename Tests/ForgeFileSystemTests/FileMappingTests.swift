@@ -38,7 +38,7 @@ struct FileMappingTests {
         #expect(try fileSystem.readBytes(of: descriptor, at: 8192, count: 1) == [0])
     }
 
-    @Test("a signal outside all mappings goes to the handler installed before", .startsProcess)
+    @Test("a signal outside all mappings goes to the handler installed before", .onOwnThreads)
     func foreignSignal() async throws {
         await #expect(processExitsWith: .signal(SIGBUS)) {
             let (mapping, _) = try Self.mapped(SystemFileSystem(), size: 100, count: 65_536)
@@ -47,7 +47,7 @@ struct FileMappingTests {
         }
     }
 
-    @Test("an access outside a mapping traps, in memory and on disk", .startsProcess, arguments: [true, false])
+    @Test("an access outside a mapping traps, in memory and on disk", .onOwnThreads, arguments: [true, false])
     func keepsBounds(_ isInMemory: Bool) async throws {
         await #expect(processExitsWith: .failure) { [isInMemory] in
             let fileSystem: any POSIXFileSystem = isInMemory ? InMemoryFileSystem() : SystemFileSystem()

@@ -198,7 +198,7 @@ struct SystemProcessTests {
         try await check.run(on: FileSystemUnderTest(SystemFileSystem(), root: directory.path))
     }
 
-    @Test("with its descriptors", .startsProcess)
+    @Test("with its descriptors", .onOwnThreads)
     func descriptors() async {
         await #expect(processExitsWith: .success) {
             let directory = try TemporaryDirectory()
@@ -215,7 +215,7 @@ struct SystemProcessTests {
         }
     }
 
-    @Test("in a working directory that was removed", .startsProcess)
+    @Test("in a working directory that was removed", .onOwnThreads)
     func removedWorkingDirectory() async throws {
         await #expect(processExitsWith: .success) {
             let directory = try TemporaryDirectory()

@@ -76,7 +76,7 @@ struct ExpiringTests {
         #expect(try !isThere())
     }
 
-    @Test("a duration may have any length", .startsProcess)
+    @Test("a duration may have any length", .onOwnThreads)
     func longDuration() async throws {
         await #expect(processExitsWith: .success) {
             let store = ExpiringKVStore(InMemoryKVStore())

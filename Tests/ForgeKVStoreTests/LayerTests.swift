@@ -268,7 +268,7 @@ struct LayerCallbackTests {
     }
 
     // In a separate process: a lock that is taken twice ends it.
-    @Test("encoding and decoding a value writes and streams the reactive store that streams it", .startsProcess)
+    @Test("encoding and decoding a value writes and streams the reactive store that streams it", .onOwnThreads)
     func reactive() async throws {
         await #expect(processExitsWith: .success) {
             let store = ReactiveKVStore(InMemoryKVStore())

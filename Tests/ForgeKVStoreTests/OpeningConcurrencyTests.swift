@@ -143,7 +143,7 @@ import Testing
 }
 
 @Suite("Options at the limits of their ranges") struct ExtremeOptionsTests {
-    @Test("an unreachable compaction floor does not trap", .startsProcess)
+    @Test("an unreachable compaction floor does not trap", .onOwnThreads)
     func unreachableFloor() async {
         await #expect(processExitsWith: .success) {
             let store = try FileKVStore(
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test("a lock timeout may be as long as any duration", .startsProcess)
+    @Test("a lock timeout may be as long as any duration", .onOwnThreads)
     func endlessTimeout() async {
         await #expect(processExitsWith: .success) {
             let fileSystem = InMemoryFileSystem()
@@ -206,7 +206,7 @@ import Testing
     }
 
     #if os(Linux)
-    @Test("a long text that was replaced takes no memory", .startsProcess, arguments: FileKVStore.Sharing.allCases)
+    @Test("a long text that was replaced takes no memory", .onOwnThreads, arguments: FileKVStore.Sharing.allCases)
     func memory(_ sharing: FileKVStore.Sharing) async {
         let directory = TemporaryDirectory()
         let path = directory.url.path

@@ -20,7 +20,7 @@ import Darwin
 /// Behaviour that requires a second process.
 @Suite struct ProcessTests {
     @Test(
-        "all writes acknowledged before a kill -9 persist, and nothing is torn", .startsProcess,
+        "all writes acknowledged before a kill -9 persist, and nothing is torn", .onOwnThreads,
         arguments: 0..<TestDepth.limit(1, deep: 10))
     func killed(_ round: Int) async throws {
         let directory = TemporaryDirectory()
@@ -67,7 +67,7 @@ import Darwin
         }
     }
 
-    @Test("another process cannot open the store, and the error names the owner", .startsProcess)
+    @Test("another process cannot open the store, and the error names the owner", .onOwnThreads)
     func inUse() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
@@ -84,7 +84,7 @@ import Darwin
         }
     }
 
-    @Test("user defaults set in one process are read in the next", .startsProcess)
+    @Test("user defaults set in one process are read in the next", .onOwnThreads)
     func userDefaults() async throws {
         let suite = TemporarySuite()
         let name = suite.name
@@ -115,7 +115,7 @@ import Darwin
 
 /// The permitted calls of a child that was forked while a store was open, without executing another program.
 @Suite("A forked child") struct ForkTests {
-    @Test("is refused every write, and does not change the parent's store", .startsProcess, arguments: [false, true])
+    @Test("is refused every write, and does not change the parent's store", .onOwnThreads, arguments: [false, true])
     func refused(_ isShared: Bool) async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
@@ -163,7 +163,7 @@ import Darwin
         }
     }
 
-    @Test("waits for no reader of its parent", .startsProcess)
+    @Test("waits for no reader of its parent", .onOwnThreads)
     func readers() async throws {
         await #expect(processExitsWith: .success) {
             let domain = ReadDomain()

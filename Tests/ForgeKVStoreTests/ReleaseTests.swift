@@ -59,7 +59,7 @@ struct ReleaseTests {
 
     @Test(
         "a closed store whose last object goes while it is opened again may open other stores with its handler",
-        .startsProcess)
+        .onOwnThreads)
     func besideOpening() async {
         // If opening waits for itself, so does every other test of the process.
         await #expect(processExitsWith: .success) {

@@ -180,7 +180,7 @@ import Testing
     }
 
     // In a separate process: Foundation writes all suites together, so another test would write this one.
-    @Test("names just set by other code are listed and imported", .startsProcess)
+    @Test("names just set by other code are listed and imported", .onOwnThreads)
     func unsynchronized() async throws {
         await #expect(processExitsWith: .success) {
             let name = "unsynchronised.\(UUID())"
@@ -196,7 +196,7 @@ import Testing
 
     // In a separate process: Foundation rereads a suite when any other is written, and this one then cannot be read.
     @Test(
-        "a file that cannot be written is an error, and the old value is kept; other suites are written", .startsProcess
+        "a file that cannot be written is an error, and the old value is kept; other suites are written", .onOwnThreads
     )
     func failingFile() async throws {
         await #expect(processExitsWith: .success) {

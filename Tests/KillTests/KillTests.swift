@@ -40,7 +40,7 @@ struct KillTests {
         }
     }
 
-    @Test("contains every acknowledged value, and no torn one", .startsProcess, arguments: Moment.all)
+    @Test("contains every acknowledged value, and no torn one", .onOwnThreads, arguments: Moment.all)
     func survivesKill(moment: Moment) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "kill-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)

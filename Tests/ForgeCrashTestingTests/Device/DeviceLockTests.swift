@@ -107,7 +107,7 @@ struct DeviceLockTests {
     }
 
     @Test(
-        "ends a process that accesses a mapping of a file made inaccessible by the lock", .startsProcess,
+        "ends a process that accesses a mapping of a file made inaccessible by the lock", .onOwnThreads,
         arguments: [true, false])
     func mappings(_ stores: Bool) async throws {
         await #expect(processExitsWith: .failure) { [stores] in

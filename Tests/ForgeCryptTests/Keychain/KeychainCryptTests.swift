@@ -217,7 +217,7 @@ struct KeychainCryptTests {
         #expect(try CryptError.code { try unentitled.get(TestKeys.token) } == .system(status: -34018))
     }
 
-    @Test("an empty service, which would match everything, is a broken precondition", .startsProcess)
+    @Test("an empty service, which would match everything, is a broken precondition", .onOwnThreads)
     func emptyService() async {
         await #expect(processExitsWith: .failure) {
             _ = FakeKeychain().store(service: "")

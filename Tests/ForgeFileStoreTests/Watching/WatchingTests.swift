@@ -12,7 +12,7 @@ import Testing
 
 @Suite("Watching a file store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct WatchingTests {
-    @Test("another process's changes are reported", .startsProcess)
+    @Test("another process's changes are reported", .onOwnThreads)
     func otherProcess() async throws {
         let directory = try TemporaryDirectory()
         let path = directory.url("store").path
@@ -101,7 +101,7 @@ struct WatchingTests {
         #expect(files == present, "seed \(seed)")
     }
 
-    @Test("a cancelled iteration, one that ends early, and one that fails leave no descriptor open", .startsProcess)
+    @Test("a cancelled iteration, one that ends early, and one that fails leave no descriptor open", .onOwnThreads)
     func descriptors() async throws {
         // In a process of its own, where no other test opens files.
         await #expect(processExitsWith: .success) {

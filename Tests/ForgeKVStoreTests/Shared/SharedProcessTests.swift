@@ -75,7 +75,7 @@ struct SharedProcessTests {
     private let count = KVKey<Int>("count")
     private var path: String { directory.url.path }
 
-    @Test("four processes that count 1,000 times each lose no count", .startsProcess)
+    @Test("four processes that count 1,000 times each lose no count", .onOwnThreads)
     func counting() async throws {
         let own = try openShared(path)
         #expect(own.get(count) == nil)
@@ -94,12 +94,12 @@ struct SharedProcessTests {
     }
 
     @Test(
-        "a change reaches a stream in another process and back", .startsProcess,
+        "a change reaches a stream in another process and back", .onOwnThreads,
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func streams() async throws {
         let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
         let own = ReactiveKVStore(try openShared(path))
-        let other = Task(executorPreference: ExitTestTrait.executor) { [path] in
+        let other = Task(executorPreference: OwnThreadsTrait.executor) { [path] in
             await #expect(processExitsWith: .success) { [path = path as String] in try await answer(path) }
         }
         var answers = own.stream(pong).makeAsyncIterator()
@@ -112,11 +112,11 @@ struct SharedProcessTests {
     }
 
     @Test(
-        "no lock is held between calls while two processes have the store open", .startsProcess,
+        "no lock is held between calls while two processes have the store open", .onOwnThreads,
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func noLock() async throws {
         let own = ReactiveKVStore(try openShared(path))
-        let other = Task(executorPreference: ExitTestTrait.executor) { [path] in
+        let other = Task(executorPreference: OwnThreadsTrait.executor) { [path] in
             await #expect(processExitsWith: .success) { [path = path as String] in try await waitUntilDone(path) }
         }
         for await isReady in own.stream(KVKey<Bool>("ready")) where isReady == true { break }
@@ -128,7 +128,7 @@ struct SharedProcessTests {
 
     @Test(
         "the error of an exclusive opening contains a sharer, that of a shared opening the exclusive owner",
-        .startsProcess)
+        .onOwnThreads)
     func inUse() async throws {
         let own = ProcessInfo.processInfo.processIdentifier
         do {
@@ -153,7 +153,7 @@ struct SharedProcessTests {
         }
     }
 
-    @Test("a killed sharer does not prevent an exclusive opening", .startsProcess)
+    @Test("a killed sharer does not prevent an exclusive opening", .onOwnThreads)
     func killedUser() async throws {
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in
             let store = try openShared(path)
@@ -165,7 +165,7 @@ struct SharedProcessTests {
     }
 
     @Test(
-        "a killed process loses no acknowledged write, and another continues writing", .startsProcess,
+        "a killed process loses no acknowledged write, and another continues writing", .onOwnThreads,
         arguments: 0..<TestDepth.limit(1, deep: 12))
     func killed(_ round: Int) async throws {
         let own = try openShared(path + "/store", compactionFloorInBytes: 5000)

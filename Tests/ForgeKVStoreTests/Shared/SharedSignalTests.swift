@@ -160,13 +160,13 @@ struct SharedSignalTests {
 
 // Serialized with the other tests in which two processes wait for each other.
 extension SharedProcessTests {
-    @Test("a change arrives in another process within 20 ms, and back", .startsProcess)
+    @Test("a change arrives in another process within 20 ms, and back", .onOwnThreads)
     func latency() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
         let own = ReactiveKVStore(try openShared(path))
         let last = 200
-        let other = Task(executorPreference: ExitTestTrait.executor) {
+        let other = Task(executorPreference: OwnThreadsTrait.executor) {
             await #expect(processExitsWith: .success) { [path = path as String, last = last as Int] in
                 try await answer(path, last: last)
             }
@@ -184,13 +184,13 @@ extension SharedProcessTests {
         #expect(times.sorted()[last / 2] <= .milliseconds(40), "there and back")
     }
 
-    @Test("a process that observes a store sleeps until something changes", .startsProcess)
+    @Test("a process that observes a store sleeps until something changes", .onOwnThreads)
     func idle() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
         let own = ReactiveKVStore(try openShared(path))
         try own.set(ping, value: 1)
-        let other = Task(executorPreference: ExitTestTrait.executor) {
+        let other = Task(executorPreference: OwnThreadsTrait.executor) {
             let result = await #expect(processExitsWith: .failure) { [path = path as String] in
                 exit(try await waitIdly(path) + 100)
             }
@@ -203,7 +203,7 @@ extension SharedProcessTests {
         #expect((Int32(0)...3).contains { status == .exitCode(100 + $0) }, "\(String(describing: status))")
     }
 
-    @Test("a process that another program has removed from the page still gets changes", .startsProcess)
+    @Test("a process that another program has removed from the page still gets changes", .onOwnThreads)
     func truncatedPage() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
