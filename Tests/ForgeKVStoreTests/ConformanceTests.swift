@@ -92,6 +92,7 @@ import Testing
 }
 
 /// One test at a time: on Linux, calls of `UserDefaults` that meet spin for the one lock that Foundation has for all suites.
+/// Both layers pass every check over a store in memory in every run, and over user defaults in a deep one.
 @Suite("Stores over user defaults conform", .serialized, .onOwnThreads) struct UserDefaultsConformanceTests {
     @Test("the store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
     func userDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
@@ -101,7 +102,8 @@ import Testing
 
     @Test(
         "a reactive store over user defaults conforms",
-        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceChecks.rawKeyValueStore))
+        arguments: TestDepth.sample(
+            TestDepth.leavingOut("4 MiB", of: ConformanceChecks.rawKeyValueStore), every: 3))
     func reactiveDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
@@ -109,7 +111,9 @@ import Testing
 
     @Test(
         "a namespace in user defaults conforms",
-        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads])))
+        arguments: TestDepth.sample(
+            TestDepth.leavingOut("4 MiB", of: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads])),
+            every: 3))
     func namespacedDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a"))
