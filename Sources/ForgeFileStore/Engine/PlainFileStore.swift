@@ -136,41 +136,52 @@ extension PlainFileStore {
         _ operation: FileStoreError.Operation, _ key: String, keeping kept: [PendingFile] = [],
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
-        do {
-            return try await attempt(
-                { cancellation in
-                    do {
-                        return try body(cancellation)
-                    } catch let error as FileStoreError {
-                        guard let cause = error.underlying as? FileSystemError else { throw error }
-                        guard !cause.isCancelledWork else { throw CancellationError() }
-                        guard cause.isTakenTurn, let directory = cause.path else { throw error }
-                        throw BlockingLane.Occupied(directory, error) { for file in kept { file.discard() } }
-                    }
-                })
-        } catch let error as BlockingLane.DeadlineExceeded {
-            // A call that goes on after its deadline removes its files itself.
-            if case .body = error.awaited { throw FileStoreError(.deadlineExceeded(.device), operation, key: key) }
-            await discard(kept)
-            guard case .occupied(let cause as FileStoreError) = error.awaited else {
-                throw FileStoreError(.deadlineExceeded(.thread), operation, key: key)
+        let attempt: @Sendable (Cancellation) throws -> Result = { cancellation in
+            do {
+                return try body(cancellation)
+            } catch {
+                throw Self.endOfAttempt(error, keeping: kept)
             }
-            throw FileStoreError(
-                .deadlineExceeded(.directoryLock), cause.operation, key: cause.key, underlying: cause.underlying)
+        }
+        do {
+            if !configuration.isOnDisk {
+                try Task.checkCancellation()
+                do { return try attempt(Cancellation()) } catch is BlockingLane.Occupied {}  // Waits in the lane.
+            }
+            return try await lane.run(within: configuration.options.deadline, attempt)
         } catch {
-            await discard(kept)
-            throw error
+            let (answer, isOver) = Self.answer(error, operation, key)
+            if isOver { await discard(kept) }
+            throw answer
         }
     }
 
-    nonisolated(nonsending) private func attempt<Result: Sendable>(
-        _ body: @escaping @Sendable (Cancellation) throws -> Result
-    ) async throws -> Result {
-        if !configuration.isOnDisk {
-            try Task.checkCancellation()
-            do { return try body(Cancellation()) } catch is BlockingLane.Occupied {}  // Waits in the lane.
+    /// What the lane is told of the error of an attempt.
+    private static func endOfAttempt(_ error: any Error, keeping kept: [PendingFile]) -> any Error {
+        guard let cause = (error as? FileStoreError)?.underlying as? FileSystemError else { return error }
+        guard !cause.isCancelledWork else { return CancellationError() }
+        guard cause.isTakenTurn, let directory = cause.path else { return error }
+        return BlockingLane.Occupied(directory, error) { for file in kept { file.discard() } }
+    }
+
+    /// The error of a call, and whether its work is over; work that goes on after its deadline removes its files itself.
+    ///
+    /// No part of ``run(_:_:keeping:_:)``: values of an asynchronous function are kept beside each task that waits.
+    @inline(never)
+    private static func answer(
+        _ error: any Error, _ operation: FileStoreError.Operation, _ key: String
+    ) -> (any Error, isOver: Bool) {
+        guard let error = error as? BlockingLane.DeadlineExceeded else { return (error, true) }
+        switch error.awaited {
+        case .body:
+            return (FileStoreError(.deadlineExceeded(.device), operation, key: key), false)
+        case .occupied(let cause as FileStoreError):
+            let error = FileStoreError(
+                .deadlineExceeded(.directoryLock), cause.operation, key: cause.key, underlying: cause.underlying)
+            return (error, true)
+        case .occupied, .thread:
+            return (FileStoreError(.deadlineExceeded(.thread), operation, key: key), true)
         }
-        return try await lane.run(within: configuration.options.deadline, body)
     }
 
     /// Removes the files of a call that has failed, and waits for that a little: neither a cancelled call nor one past

@@ -10,12 +10,16 @@ extension BlockingLane {
     ///
     /// `@unchecked Sendable`: the variables are accessed with the lock of the lane.
     final class Occupation: @unchecked Sendable {
+        let directory: POSIXPath
         var parked = FIFOQueue<Job>()
         private var pause: Duration
         /// The call that the timer has tried last.
         private weak var tried: Job?
 
-        init(pause: Duration) { self.pause = pause }
+        init(of directory: POSIXPath, pause: Duration) {
+            self.directory = directory
+            self.pause = pause
+        }
 
         /// The call to be tried now, and the time until the next; no call while the last one still waits for a thread.
         func next() -> (Job?, Duration) { (retried(), pause) }
@@ -42,15 +46,16 @@ extension BlockingLane {
         let path = occupied.directory
         let (isParked, timer, deadline) = state.withLock { state -> (Bool, Duration?, ContinuousClock.Instant?) in
             // The call is past its deadline or cancelled.
-            guard state.end(job), job.cancellation?.isCancelled != true else { return (false, nil, nil) }
+            guard state.end(job), !job.cancellation.isCancelled else { return (false, nil, nil) }
             let (occupation, isNew) = state.occupation(of: path, pause: job.pause)
             // A call that was tried here goes back to the front.
-            let isFirst = job.occupied?.directory == path
+            let isFirst = job.occupation?.directory == path
             job.ticket = isFirst ? occupation.parked.prepend(job) : occupation.parked.append(job)
-            job.state = .parked(occupation)
-            job.occupied = occupied
+            job.state = .parked
+            job.occupation = occupation
+            job.cause = occupied.cause
             job.deadline = job.lastRetry
-            job.cancellation?.expectNothing()
+            job.cancellation.expectNothing()
             let timer = isNew ? job.pause : nil
             return (true, timer, state.watches(until: job.deadline))
         }
@@ -85,7 +90,7 @@ extension BlockingLane {
     func follow(_ job: Job) {
         let now = ContinuousClock.now
         let followers = state.withLock { state -> [(Job, Start)] in
-            guard let path = job.occupied?.directory, let occupation = state.occupied[path] else { return [] }
+            guard let path = job.occupation?.directory, let occupation = state.occupied[path] else { return [] }
             return (0..<2).compactMap { _ in
                 guard let job = occupation.follower() else { return nil }
                 return (job, enqueue(job, in: &state, now))
@@ -116,7 +121,7 @@ extension BlockingLane {
             let (late, next) = state.late(at: now)
             // Many deadlines may follow shortly after one another, and each look takes O(calls).
             state.nextWatch = next.map { max($0, now + Self.watchInterval) }
-            for job in late { job.cancellation?.cancel() }
+            for job in late { job.cancellation.cancel() }
             return (late.map { ($0, DeadlineExceeded(awaited: $0.awaited)) }, state.nextWatch)
         }
         for (job, error) in late { job.fail(error) }
@@ -133,7 +138,7 @@ extension BlockingLane.State {
         of directory: POSIXPath, pause: Duration
     ) -> (BlockingLane.Occupation, isNew: Bool) {
         if let known = occupied[directory] { return (known, false) }
-        let new = BlockingLane.Occupation(pause: pause)
+        let new = BlockingLane.Occupation(of: directory, pause: pause)
         occupied[directory] = new
         return (new, true)
     }

@@ -53,11 +53,11 @@ package final class BlockingLane: Sendable {
     nonisolated(nonsending) package func run<Value: Sendable, Failure: Error>(
         _ body: @escaping @Sendable () throws(Failure) -> Value
     ) async throws(Failure) -> Value {
-        let call = Call<Result<Value, Failure>, Never> {
+        let call = Call<Result<Value, Failure>, Never> { _ in
             do throws(Failure) {
-                return .success(.success(try body()))
+                return .success(try body())
             } catch {
-                return .success(.failure(error))
+                return .failure(error)
             }
         }
         let outcome = await withCheckedContinuation { continuation in
@@ -87,12 +87,7 @@ package final class BlockingLane: Sendable {
     ) async throws -> Value {
         try Task.checkCancellation()
         let cancellation = Cancellation()
-        let call = Call<Value, any Error>(within: limit?.bounded, cancellation) {
-            Result {
-                try cancellation.check()
-                return try body(cancellation)
-            }
-        }
+        let call = Call<Value, any Error>(within: limit?.bounded, cancellation, body)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 call.answers(continuation)
@@ -167,20 +162,21 @@ extension BlockingLane {
     /// `@unchecked Sendable`: the variables are accessed with the lock of the lane; the rest is constant.
     class Job: @unchecked Sendable {
         let limit: Duration?
-        let cancellation: Cancellation?
-        /// Its place in the queue for threads, or among the calls that wait for `occupied`.
+        let cancellation: Cancellation
+        /// Its place in the queue for threads, or among the calls of `occupation`.
         var ticket: FIFOQueue<Job>.Ticket?
         var state = JobState.waiting
         /// The deadline of what it waits for now.
         var deadline: ContinuousClock.Instant?
         /// The end of the time in which it waits for what is occupied.
         var lastRetry: ContinuousClock.Instant?
-        /// The directory that the last attempt found occupied.
-        var occupied: Occupied?
+        /// The calls that wait for the directory that the last attempt has found occupied, and its error.
+        var occupation: Occupation?
+        var cause: (any Error)?
         /// The time between the last attempt and the next.
         var pause = BlockingLane.shortestPause
 
-        init(within limit: Duration?, _ cancellation: Cancellation?) {
+        init(within limit: Duration?, _ cancellation: Cancellation) {
             self.limit = limit
             self.cancellation = cancellation
         }
@@ -189,14 +185,14 @@ extension BlockingLane {
 
         /// When the call is late, as far as it is known now.
         var end: ContinuousClock.Instant? {
-            guard let deadline, let cancellation else { return deadline }
+            guard let deadline else { return nil }
             return cancellation.extended(deadline)
         }
 
         var awaited: DeadlineExceeded.Awaited {
-            switch (state, occupied) {
+            switch (state, cause) {
             case (.begun, _): .body
-            case (.parked, let occupied?): .occupied(occupied.cause)
+            case (.parked, let cause?): .occupied(cause)
             default: .thread
             }
         }
@@ -208,8 +204,7 @@ extension BlockingLane {
     }
 
     enum JobState {
-        case waiting, begun
-        case parked(Occupation)
+        case waiting, begun, parked
         /// Cancelled or past its deadline before it has begun.
         case left
     }
@@ -217,11 +212,11 @@ extension BlockingLane {
     private final class Call<Value: Sendable, Failure: Error>: Job, @unchecked Sendable {
         private let continuation = Mutex<CheckedContinuation<Value, Failure>?>(nil)
         /// Nil once the call has a result. Only the thread that runs it accesses it after the initialiser.
-        private var body: (@Sendable () -> Result<Value, Failure>)?
+        private var body: (@Sendable (Cancellation) throws(Failure) -> Value)?
 
         init(
-            within limit: Duration? = nil, _ cancellation: Cancellation? = nil,
-            _ body: @escaping @Sendable () -> Result<Value, Failure>
+            within limit: Duration? = nil, _ cancellation: Cancellation = Cancellation(),
+            _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
         ) {
             self.body = body
             super.init(within: limit, cancellation)
@@ -233,8 +228,19 @@ extension BlockingLane {
         }
 
         override func run() -> Occupied? {
-            guard let result = body?() else { return nil }
-            if case .failure(let error) = result, let occupied = error as? Occupied { return occupied }
+            guard !cancellation.isCancelled else {
+                body = nil
+                fail(CancellationError())
+                return nil
+            }
+            let result: Result<Value, Failure>
+            do throws(Failure) {
+                guard let value = try body?(cancellation) else { return nil }
+                result = .success(value)
+            } catch {
+                if let occupied = error as? Occupied { return occupied }
+                result = .failure(error)
+            }
             // The values that the call captures are released before its caller goes on.
             body = nil
             continuation.withLock { $0.take() }?.resume(with: result)
@@ -264,7 +270,7 @@ extension BlockingLane {
     }
 
     func enqueue(_ job: Job, in state: inout State, _ now: ContinuousClock.Instant) -> Start {
-        if job.cancellation?.isCancelled == true {
+        if job.cancellation.isCancelled {
             job.state = .left
             return Start(next: .refuse)
         }
@@ -341,9 +347,9 @@ extension BlockingLane {
             case .waiting:
                 job.state = .left
                 return waiting.remove(ticket) != nil
-            case .parked(let occupation):
+            case .parked:
                 job.state = .left
-                return occupation.parked.remove(ticket) != nil
+                return job.occupation?.parked.remove(ticket) != nil
             }
         }
     }
@@ -445,7 +451,7 @@ extension BlockingLane {
 
     private func end(_ job: Job) {
         if job.limit != nil { state.withLock { _ = $0.end(job) } }
-        if job.occupied != nil { follow(job) }
+        if job.occupation != nil { follow(job) }
     }
 
     /// The next call for a thread; nil after it had none for a while.

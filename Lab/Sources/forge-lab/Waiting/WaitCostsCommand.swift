@@ -84,11 +84,13 @@ struct WaitCostsCommand: AsyncParsableCommand {
         let start = ContinuousClock.now
         for call in calls { call.cancel() }
         let cancelled = ContinuousClock.now
-        var cancelledCount = 0
-        for call in calls {
-            if case .failure(let error) = await call.result, error is CancellationError { cancelledCount += 1 }
-        }
+        var results: [Result<Void, any Error>] = []
+        results.reserveCapacity(count)
+        for call in calls { results.append(await call.result) }
         let end = ContinuousClock.now
+        let cancelledCount = results.count {
+            if case .failure(let error) = $0 { error is CancellationError } else { false }
+        }
         print("\(cancelledCount) cancelled \(name): cancel() \(cancelled - start), all have ended after \(end - start)")
     }
 
