@@ -166,7 +166,7 @@ extension PlainFileStore {
 
     /// The error of a call, and whether its work is over; work that goes on after its deadline removes its files itself.
     ///
-    /// No part of ``run(_:_:keeping:_:)``: values of an asynchronous function are kept beside each task that waits.
+    /// Never inlined: the storage of an asynchronous function's values is kept while its task waits.
     @inline(never)
     private static func answer(
         _ error: any Error, _ operation: FileStoreError.Operation, _ key: String
