@@ -3,6 +3,7 @@ import Foundation
 import Synchronization
 import SystemPackage
 import Testing
+
 @testable import ForgeCommands
 
 @Suite("A copy under a temporary name")
@@ -58,6 +59,22 @@ struct PartialFileTests {
         }
     }
 
+    @Test("does not write again what is there already")
+    func keepsBeginning() throws {
+        let zeros = Data(count: 3 << 20)
+        try zeros.write(to: scratch.url.appendingPathComponent("source"))
+        let left = try leave(Data())
+        // The beginning of the copy is a hole, which only a write would fill.
+        try #require(truncate(scratch.path("to/\(left)"), 2 << 20) == 0)
+        try withCopy { file, copy in
+            #expect(!file.mayHaveHoles)
+            try copy.finish(file, as: "final", isExpected: false)
+        }
+        let final = scratch.url.appendingPathComponent("to/final")
+        #expect(try Data(contentsOf: final) == zeros)
+        #expect(try fileSystem.status(POSIXPath(final)).allocatedSizeInBytes < 2 << 20)
+    }
+
     @Test("begins anew for a source that has changed")
     func changed() throws {
         let left = try leave(content.prefix(2_000_000))
@@ -79,6 +96,17 @@ struct PartialFileTests {
         }
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("to/final")) == content)
         #expect(try names == ["final"])
+    }
+
+    @Test("only a short file is read as a whole", arguments: [0, 1 << 16, (1 << 16) + 1])
+    func shortContent(count: Int) throws {
+        let content = Data(repeating: 7, count: count)
+        try content.write(to: scratch.url.appendingPathComponent("source"))
+        try withCopy { file, _ in
+            let expected = count <= 1 << 16 ? [UInt8](content) : nil
+            let found = try file.shortContent()
+            #expect(found == expected)
+        }
     }
 
     @Test("a failed copy leaves nothing, and names the file that has failed")
@@ -112,7 +140,7 @@ struct PartialFileTests {
 }
 
 /// A file on a server, in memory.
-private final class RemoteFile: CopiedFile {
+final class RemoteFile: CopiedFile {
     let content: Data
     let knownChecksum: String?
     /// Where a read fails, as if the server had disappeared.

@@ -95,7 +95,6 @@ struct LocalFilePlace: FilePlace {
 
     /// Whether a file may be deleted; nothing of a store in an ordinary directory is, since a server has no stores.
     private func isDeletedWhenMissing(_ entry: StoreWalk.Entry, in walk: StoreWalk) throws -> Bool {
-        guard entry.status.type == .regular else { return false }
         if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
         return try (isStore || entry.root == nil) && walk.role(of: entry).isDeletedWhenMissing
     }

@@ -14,17 +14,22 @@ struct ServerFileTransfer {
     private let source: any FilePlace
     private let target: any FilePlace
 
-    init(_ arguments: TransferArguments, _ log: TransferLog) throws {
+    init(_ arguments: TransferArguments, _ log: TransferLog, from source: any FilePlace, to target: any FilePlace) {
         self.arguments = arguments
         self.log = log
+        self.source = source
+        self.target = target
+    }
+
+    init(_ arguments: TransferArguments, _ log: TransferLog) throws {
         if let from = try arguments.source.server(), let to = try arguments.destination.server(),
             from.contains(to) || to.contains(from)
         {
             throw CommandFailure(
                 "\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
         }
-        source = try Self.place(arguments.source)
-        target = try Self.place(arguments.destination)
+        self.init(
+            arguments, log, from: try Self.place(arguments.source), to: try Self.place(arguments.destination))
     }
 
     private static func place(_ home: Home) throws -> any FilePlace {
@@ -136,7 +141,8 @@ struct ServerFileTransfer {
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ key: String) throws {
         guard Self.isAboutTheItem(error) else { throw error }
-        if Self.isDisappearance(error) { return try log.record(.removed, key) }
+        // In a directory that is the destination, a name that is taken is a failure, and no removal from the source.
+        guard error is FileSystemError || !Self.isDisappearance(error) else { return try log.record(.removed, key) }
         try log.record(.fail, key, reason: "\(error)")
     }
 
