@@ -1,6 +1,8 @@
+import ArgumentParser
 import ChildProcesses
 import ForgeStorage
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -59,6 +61,15 @@ struct TransferTests {
         #expect(run.status == 2 && run.errors.contains("nothing was deleted"), "\(run.status) \(run.errors)")
         #expect(try values("kv") == before)
 
+        try plant("tree/file", "text")
+        try plant("tree/back\\slash", "not a key")
+        try plant("files/kept", "text")
+        let incomplete = try CommandRun([
+            "copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("files"))", "--delete",
+        ])
+        #expect(incomplete.status == 2 && incomplete.errors.contains("nothing was deleted"), "\(incomplete.errors)")
+        #expect(try files("files") == ["file": "text", "kept": "text"])
+
         try plant("source/file", "text")
         let unknown = ["u/#lock", "u/other", "v/#journal-0", "v/d/other", "w/#lock-vaults", "w/x"]
         for name in ["file", "#move-a", "#shared", "#reserve", "other"] + unknown {
@@ -70,6 +81,87 @@ struct TransferTests {
         #expect(deleting.status == 2 && deleting.output.contains("4 deleted"), "\(deleting.output) \(deleting.errors)")
         let left = try FileManager.default.subpathsOfDirectory(atPath: scratch.path("target"))
         #expect(Set(left) == Set(["file", "u", "v", "v/d", "w"] + unknown))
+    }
+
+    @Test("nothing is deleted if the path of the source leads to another directory meanwhile")
+    func replacedSource() async throws {
+        try plant("s/a", "1")
+        try plant("other/a", "1")
+        try plant("t/a", "1")
+        try plant("t/kept", "2")
+        let arguments = try TransferArguments.parse([
+            "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--delete",
+        ])
+        let log = TransferLog(arguments)
+        let transfer = try FileTransfer(arguments, log)
+        try FileManager.default.moveItem(atPath: scratch.path("s"), toPath: scratch.path("moved"))
+        try FileManager.default.moveItem(atPath: scratch.path("other"), toPath: scratch.path("s"))
+        let failure = await #expect(throws: CommandFailure.self) { try await transfer.run() }
+        #expect(failure?.status == .partial)
+        #expect(try files("t") == ["a": "1", "kept": "2"])
+    }
+
+    @Test("a value that another process changes or removes after it was copied is a failure with --verify")
+    func changedCopy() throws {
+        try fillStore()
+        let options = FileKVStore.Options(sharing: .shared)
+        let target = try FileKVStore(at: scratch.url.appendingPathComponent("t"), options: options)
+        let words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--verify"]
+        var missed: Set = ["differs when read back", "is missing when read back"]
+        let isDone = Mutex(false)
+        let failure = Mutex<(any Error)?>(nil)
+        let writer = Thread {
+            do {
+                while !isDone.withLock({ $0 }) {
+                    try target.set(KVKey<String>("name"), value: "other")
+                    try target.remove(KVKey<String>("name"))
+                }
+            } catch {
+                failure.withLock { $0 = error }
+            }
+        }
+        writer.start()
+        defer {
+            isDone.withLock { $0 = true }
+            while !writer.isFinished { usleep(1000) }
+        }
+        // Between two writes of the other process, a copy may be complete.
+        for _ in 0..<100 where !missed.isEmpty {
+            let run = try CommandRun(words)
+            #expect(run.status == (run.output.contains("fail  ") ? 2 : 0), "\(run.output) \(run.errors)")
+            missed = missed.filter { !run.output.contains($0) }
+        }
+        #expect(failure.withLock { $0 } == nil)
+        #expect(missed.isEmpty, "\(missed)")
+    }
+
+    @Test("files of any size are counted and kept, with few descriptors open at a time")
+    func manyFiles() throws {
+        for number in 0..<450 { try plant("s/d\(number % 5)/\(number)", "\(number)") }
+        try plant("s/long", String(repeating: "0123456789", count: 10_000))
+        let all = try files("s")
+        // Four tasks write 64 files each at a time.
+        let limit = ["/bin/sh", "-c", "ulimit -n 350 && exec \"$0\" \"$@\""]
+        func place(_ name: String) -> String { scratch.path(name) }
+        for (words, count) in [
+            (["copy", "tree:\(place("s"))", "file:\(place("f"))", "--verify", "--json"], "copied"),
+            (["copy", "file:\(place("f"))", "tree:\(place("t"))", "--verify", "--json"], "copied"),
+            (["copy", "tree:\(place("s"))", "tree:\(place("t"))", "--delete", "--verify", "--json"], "equal"),
+            (["backup", place("f"), place("b"), "--json"], "files"),
+            (["restore", place("b"), place("r"), "--json"], "files"), (["check", place("f"), "--json"], nil),
+            (["repair", place("f"), "--json"], nil), (["du", place("f"), "--json"], nil),
+        ] as [([String], String?)] {
+            let run = try CommandRun(words, prefix: limit)
+            #expect(run.status == 0, "\(words): \(run.errors)")
+            guard let count, let found = try run.summary()[count] as? Int else { continue }
+            if words[0] == "copy" {
+                #expect(try found == all.count && run.summary()["verified"] as? Int == all.count, "\(words)")
+            } else {
+                // The marker of the file store, too.
+                #expect((all.count...all.count + 1).contains(found), "\(words) \(found)")
+            }
+        }
+        for name in ["f", "t", "r"] { #expect(try files(name) == all, "\(name)") }
     }
 
     @Test("of two lines with the same key the last one wins, however often they are imported")
@@ -156,6 +248,28 @@ struct TransferTests {
         #expect(try KeyValueLine.decode(line).bytes == bytes)
     }
 
+    @Test("a file of lines is written by one process at a time, and has nothing of what a killed one has left")
+    func linesTarget() throws {
+        try fillStore()
+        try plant("#tmp-lines", String(repeating: "left\n", count: 1000))
+        let words = ["copy", "kv:\(scratch.path("kv"))", "json:\(scratch.path("lines"))"]
+        let fileSystem = SystemFileSystem()
+        let other = try fileSystem.open(POSIXPath(scratch.url.appendingPathComponent("#tmp-lines")), .readOnly)
+        defer { fileSystem.discard(other) }
+        try fileSystem.lock(other, .exclusive, waiting: false)
+        let errors = try ChildProcess.unnamedFile()
+        let process = try ChildProcess(CommandRun.executable(), words, output: .null, errors: .file(errors))
+        #expect(process.wait(killingAfter: .seconds(60)) == .exit(5))
+        let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+        #expect(message.contains("another process is writing \(scratch.path("lines"))"), "\(message)")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("lines")))
+        try fileSystem.lock(other, .unlocked, waiting: false)
+        #expect(try CommandRun(words).status == 0)
+        let lines = try String(contentsOfFile: scratch.path("lines"), encoding: .utf8)
+        #expect(try lines == CommandRun(["copy", "kv:\(scratch.path("kv"))", "json:-"]).output)
+        #expect(lines.split(separator: "\n").count == 5)
+    }
+
     @Test("keys and values survive a copy, and a way through JSON lines, byte for byte")
     func keyValues() throws {
         try fillStore()
@@ -194,6 +308,21 @@ struct TransferTests {
         let changed = try CommandRun(["copy", "tree:\(scratch.path("tree"))", "tree:\(scratch.path("c"))"])
         #expect(changed.output == "1 copied (3 B), 2 equal\n", "\(changed.output)")
         #expect(try files("c") == files("tree"))
+    }
+
+    @Test("several tasks copy to a file store that does not exist yet, and none fails")
+    func newStore() async throws {
+        // The walk goes through the root again after each directory.
+        for number in 10..<40 { try plant("s/\(number)\(number % 2 == 0 ? "" : "/a")", "\(number)") }
+        for attempt in 0..<12 {
+            let arguments = try TransferArguments.parse([
+                "tree:\(scratch.path("s"))", "file:\(scratch.path("t\(attempt)"))", "--verify",
+            ])
+            let log = TransferLog(arguments)
+            try await FileTransfer(arguments, log).run()
+            #expect(!log.hasFailed, "\(attempt)")
+            try #require(try files("t\(attempt)") == files("s"))
+        }
     }
 
     @Test("a dry run prints each action with source and destination, and changes nothing", arguments: ["tree", "file"])

@@ -114,6 +114,7 @@ struct FileTransfer {
         var walk = walk()
         var next = try nextFile(&walk)
         guard next != nil else { return false }
+        try await openStore()
         try await withThrowingTaskGroup(of: Void.self) { group in
             var running = 0
             while let first = next {
@@ -145,6 +146,22 @@ struct FileTransfer {
             try await group.waitForAll()
         }
         return true
+    }
+
+    /// Creates a file store that is missing before several tasks write to it: until the store has marked its directory,
+    /// that is the directory of an unknown store, in which nothing may be changed.
+    private func openStore() async throws {
+        guard !arguments.dryRun, let store = target.store else { return }
+        do throws(FileSystemError) {
+            guard try !StoreScope(at: target.root, on: SystemFileSystem()).isUnknown else { return }
+        } catch {
+            // It is missing, or each copy to it reports the error.
+        }
+        do {
+            try await store.open()
+        } catch is FileStoreError {
+            // Each copy to it reports the error.
+        }
     }
 
     /// Creates a directory for files that are copied.
