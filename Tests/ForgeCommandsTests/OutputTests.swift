@@ -3,6 +3,7 @@ import Foundation
 import Synchronization
 import TestDepth
 import Testing
+
 @testable import ForgeCommands
 
 struct OutputTests {
@@ -27,6 +28,7 @@ struct OutputTests {
         let shown = Mutex<[String]>([])
         let start = ContinuousClock.now
         let progress = Progress("files", style, start: start) { text in shown.withLock { $0.append(text) } }
+        #expect(progress.isVisible == (style != .none))
         progress.expect(.init(items: 10, bytes: 4096))
         for milliseconds in stride(from: 10, through: 2000, by: 10) {
             try progress.advance(

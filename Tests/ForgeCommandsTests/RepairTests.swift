@@ -86,6 +86,46 @@ struct RepairTests {
         #expect(again.output == "0 damaged, 0 repaired, 0 failed\n")
     }
 
+    @Test("a key file is made private, or set aside if it is damaged", arguments: ["readable by all", "altered"])
+    func keyFile(how: String) async throws {
+        let fixture = try await StoreFixture()
+        let key = fixture.scratch.url.appendingPathComponent("vault/key")
+        if how == "altered" {
+            var bytes = try Data(contentsOf: key)
+            bytes[bytes.count / 2] ^= 1
+            try bytes.write(to: key)
+            try #require(chmod(key.path, 0o600) == 0)
+        } else {
+            try #require(chmod(key.path, 0o644) == 0)
+        }
+        let before = try Data(contentsOf: key)
+        let run = try CommandRun(["repair", fixture.scratch.url.path, "--json"])
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        #expect(try run.rows().map { $0["action"] as? String } == [how == "altered" ? "set-aside" : "repair"])
+        let left = how == "altered" ? fixture.scratch.path("vault/quarantine/quarantine-key") : key.path
+        #expect(try Data(contentsOf: URL(fileURLWithPath: left)) == before)
+        #expect(try FileManager.default.attributesOfItem(atPath: left)[.posixPermissions] as? Int == 0o600)
+        #expect(FileManager.default.fileExists(atPath: key.path) == (how != "altered"))
+    }
+
+    @Test("what was set aside before is kept, under a name of its own")
+    func setAsideAgain() throws {
+        let images = ImageCacheManager(cacheDirectory: scratch.url.appendingPathComponent("images"))
+        var contents: [Data] = []
+        for size in [10, 20, 30] {
+            try images.cacheImage(id: "a", data: Data(count: size))
+            try flip("images/a.cache")
+            contents.append(try Data(contentsOf: scratch.url.appendingPathComponent("images/a.cache")))
+            let run = try CommandRun(["repair", scratch.url.path])
+            #expect(run.status == 0, "\(run.output) \(run.errors)")
+            #expect(!FileManager.default.fileExists(atPath: scratch.path("images/a.cache")))
+        }
+        let kept = try ["a.cache", "a.cache-1", "a.cache-2"].map {
+            try Data(contentsOf: scratch.url.appendingPathComponent("images/quarantine/quarantine-\($0)"))
+        }
+        #expect(kept == contents)
+    }
+
     @Test("a store that is in use is left as it is")
     func inUse() throws {
         for name in ["a", "b"] {

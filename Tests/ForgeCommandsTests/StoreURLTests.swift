@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import TestDepth
 import Testing
+
 @testable import ForgeCommands
 
 @Suite("URLs of stores on servers")
@@ -108,6 +109,18 @@ struct ServerEnvironmentTests {
 struct ServerArgumentTests {
     private static let etcd = "etcd://127.0.0.1:1/app"
     private static let s3 = "s3://bucket/app"
+
+    #if Etcd && S3
+    @Test(
+        "a copy into itself is refused before a server is asked",
+        arguments: [
+            [etcd, etcd], [etcd, "\(etcd)/sub"], ["\(etcd)/sub", etcd], [s3, s3], [s3, "\(s3)/sub"], ["\(s3)/sub", s3],
+        ])
+    func nested(places: [String]) throws {
+        let run = try CommandRun(["copy"] + places)
+        #expect(run.status == 64 && run.errors.contains("contain one another"), "\(run.status) \(run.errors)")
+    }
+    #endif
 
     #if !Etcd
     @Test(

@@ -1,7 +1,10 @@
+import ArgumentParser
 import ChildProcesses
 import ForgeStorage
 import Foundation
 import Testing
+
+@testable import ForgeCommands
 
 @Suite("watch and du")
 struct WatchTests {
@@ -47,6 +50,28 @@ struct WatchTests {
                 "{\"action\":\"resync\",\"type\":\"change\"}",
                 "{\"action\":\"changed\",\"key\":\"a.txt\",\"type\":\"change\"}",
             ])
+    }
+
+    @Test("the interval and the number of lines have limits, which are allowed themselves")
+    func limits() throws {
+        for words in [["--interval", "0.01"], ["--interval", "86400"], ["--count", "1"]] {
+            _ = try WatchCommand.parse(["kv:a"] + words)
+        }
+        for words in [
+            ["--interval", "0.0099"], ["--interval", "86400.1"], ["--interval", "nan"], ["--count", "0"],
+            ["--count=-1"],
+        ] {
+            #expect(throws: (any Error).self, "\(words)") { try WatchCommand.parse(["kv:a"] + words) }
+        }
+    }
+
+    @Test("a place without a store is one line on standard error", arguments: ["kv", "file"], ["none", "regular"])
+    func noStore(scheme: String, name: String) throws {
+        let scratch = try Scratch()
+        try Data("x".utf8).write(to: scratch.url.appendingPathComponent("regular"))
+        let run = try CommandRun(["watch", "\(scheme):\(scratch.path(name))", "--count", "1"])
+        #expect(run.status == 4 && run.output.isEmpty, "\(run.status) \(run.output)")
+        #expect(run.errorLines.count == 1, "\(run.errors)")
     }
 
     @Test("the sizes of all stores are printed with their sum")
