@@ -106,6 +106,24 @@ struct DemoDirectoryTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("demo")) == ["files"])
     }
 
+    @Test("every stored file is listed with its size, and none that a store keeps for itself")
+    func inventory() throws {
+        let run = try demo("--keep", "--json")
+        #expect(run.status == 0, "\(run.errors)")
+        var listed: [String: Int] = [:]
+        for row in try run.rows() { listed[try #require(row["path"] as? String)] = row["bytes"] as? Int }
+        var stored: [String: Int] = [:]
+        for name in ["images", "values", "files"] {
+            for path in try FileManager.default.subpathsOfDirectory(atPath: scratch.path("demo/\(name)")) {
+                let attributes = try FileManager.default.attributesOfItem(atPath: scratch.path("demo/\(name)/\(path)"))
+                guard attributes[.type] as? FileAttributeType == .typeRegular, !path.contains("#") else { continue }
+                stored["\(name)/\(path)"] = attributes[.size] as? Int
+            }
+        }
+        #expect(stored.count >= 3)
+        #expect(listed.filter { $0.key.contains("/") && $0.key != "secrets/vault" } == stored)
+    }
+
     @Test("logging out removes what the demo stored and nothing else")
     func otherFilesStay() throws {
         #expect(try demo("--keep").status == 0)

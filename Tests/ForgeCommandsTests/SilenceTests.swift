@@ -28,7 +28,6 @@ struct SilenceTests {
         arguments: [
             ["kv", "set", "@/s", "-height", "180"], ["kv", "set", "@/s", "key", "-height"],
             ["kv", "get", "@/s", "-xyz"],
-            ["kv", "get", "@/s", "-ab"], ["kv", "get", "@/s", "-Zz"], ["kv", "get", "@/s", "-za"],
             ["kv", "get", "@/s", "-x"], ["file", "set", "@/f", "-hidden"], ["check", "-help-me"], ["du", "--heigth"],
         ])
     func unknownOption(words: [String]) throws {
