@@ -94,6 +94,12 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("f").modified, old, "modified")
             try expectEqual(try tree.status("f").accessed, newer, "accessed")
         },
+        holds("setting no time changes nothing") { tree in
+            try setOldTimes(tree, "f")
+            let before = try tree.status("f")
+            try tree.fileSystem.setTimes(accessed: nil, modified: nil, of: .path(tree("f")))
+            try expectEqual(try tree.status("f"), before, "the status after setTimes(accessed: nil, modified: nil)")
+        },
         holds("setting attributes follows a link or not, as requested") { tree in
             let time = FileTime(seconds: 1_000)
             let link = FileReference.path(tree("sf"), followsSymbolicLinks: false)

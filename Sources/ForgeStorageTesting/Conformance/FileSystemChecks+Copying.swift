@@ -217,6 +217,18 @@ extension ConformanceChecks {
                 }
             }
         },
+        holds("no space is reserved for a FIFO") { tree in
+            try makeFIFO(tree)
+            try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { _ in
+                try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { writer in
+                    // fcntl(2) of Darwin names no error for it.
+                    guard !tree.isDarwin else { return }
+                    try tree.expectErrno(.illegalSeek, "allocate(fifo, at: 0, length: 1)") {
+                        try tree.fileSystem.allocate(writer, at: 0, length: 1)
+                    }
+                }
+            }
+        },
         refuses("a FIFO is not read as a whole file", .notSupported) { tree in
             try makeFIFO(tree)
             defer { removeFIFO(tree) }

@@ -47,6 +47,8 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case cutsNewPaths = "the new path of a rename or a link may not be longer either"
         case ignoresTheSlash = "an exchange accepts a slash after the name of a directory, but of no file"
         case ignoresForeignGroups = "a user gives an own file the group that it has or one of their own, but no other"
+        case allocatesFIFOs = "no space is reserved for a FIFO"
+        case touchesForNoTime = "setting no time changes nothing"
         case movesMountPoints = "a mount point is not renamed"
         case storesWithoutSpace = "a store into a hole of a mapped file faults on a full device"
     }
@@ -153,7 +155,9 @@ struct BrokenFileSystem: InterceptingFileSystem {
 
     func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
         guard defect == .reservesNothing || defect == .reservesTheStart && offset > 0 else {
-            return try base.allocate(descriptor, at: offset, length: length)
+            do throws(FileSystemError) {
+                return try base.allocate(descriptor, at: offset, length: length)
+            } catch  where defect == .allocatesFIFOs && error.errno == .illegalSeek { return }
         }
         try base.truncate(.descriptor(descriptor), to: offset + length)
     }
@@ -171,6 +175,13 @@ struct BrokenFileSystem: InterceptingFileSystem {
         } catch  where defect == .ignoresForeignGroups && owner == nil {
             guard try base.status(of: file).owner == base.effectiveUser else { throw error }
         }
+    }
+
+    func setTimes(accessed: FileTime?, modified: FileTime?, of file: FileReference) throws(FileSystemError) {
+        if defect == .touchesForNoTime, accessed == nil, modified == nil {
+            return try base.setPermissions(try base.status(of: file).permissions, of: file)
+        }
+        try base.setTimes(accessed: accessed, modified: modified, of: file)
     }
 
     func rename(
