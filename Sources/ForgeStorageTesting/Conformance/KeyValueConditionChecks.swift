@@ -60,6 +60,29 @@ extension ConformanceChecks {
                 try store.setRawValue(largest + [1], named: "a")
             }
         },
+        Check(
+            "a value of exactly the maximum size is stored by every call, and no larger one", needs: [.valueSizeLimit]
+        ) {
+            subject in
+            let store = subject.store
+            let limit = try condition(subject.maximumValueSizeInBytes, "maximumValueSizeInBytes")
+            let calls: [(call: String, store: (any KVTransactionalStoring, _ text: String) throws -> Void)] = [
+                ("set", { try $0.set(KVKey<String>("a"), value: $1) }),
+                ("set of an array", { try $0.set(KVKey<[String]>("a"), value: [$1]) }),
+                ("batch", { store, text in try store.batch { try $0.set(KVKey<String>("a"), value: text) } }),
+            ]
+            for (call, body) in calls {
+                // What the encoding adds to a text that is almost as long.
+                var count = limit - min(64, limit / 2)
+                try body(store, String(repeating: "x", count: count))
+                count += limit - (try store.rawValue(named: "a")?.count ?? 0)
+                let text = String(repeating: "x", count: count)
+                try body(store, text)
+                try expectEqual(
+                    try store.rawValue(named: "a")?.count, limit, "the size of the largest value by \(call)")
+                try await expectRefused(subject, call, key: "a") { try body($0, text + "x") }
+            }
+        },
         Check("a value above the maximum size is refused by every call that stores one", needs: [.valueSizeLimit]) {
             subject in
             let limit = try condition(subject.maximumValueSizeInBytes, "maximumValueSizeInBytes")

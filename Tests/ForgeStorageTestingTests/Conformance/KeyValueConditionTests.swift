@@ -59,6 +59,7 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
     /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case refusesTheLargest = "a raw value may have the maximum size, and no more"
+        case refusesTheLargestText = "a value of exactly the maximum size is stored by every call, and no larger one"
         case ignoresLargeTexts = "a value above the maximum size is refused by every call that stores one"
         case storesPartsOfBatches = "a batch with a value above the maximum size changes nothing"
         case hidesFullDevices = "a write that fails on a full device changes nothing, and says why"
@@ -105,6 +106,11 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
         if defect == .ignoresLargeTexts, let text = value as? String, text.utf8.count > Self.limit { return }
+        if defect == .refusesTheLargestText, let text = value as? String,
+            (Self.limit - 16...Self.limit) ~= text.utf8.count
+        {
+            throw KVStoreError(.valueTooLarge, .set, key: key.name)
+        }
         try base.set(key, value: value)
     }
 
