@@ -147,6 +147,18 @@ extension ConformanceChecks {
             try expectEqual(try store.update(key, default: []) { $0.append(2) }, [0, 1, 2], "the second update")
             try expectEqual(store.get(key), [0, 1, 2], "get")
         },
+        ConformanceCheck("updateIfPresent and removeIfPresent change a present key, and only that") { store in
+            let key = KVKey<[Int]>("a")
+            try expectEqual(try store.updateIfPresent(key) { $0.append(1) }, nil, "updateIfPresent(a) of an absent key")
+            try expect(try !store.removeIfPresent(key), "removeIfPresent(a) of an absent key is true")
+            try expect(!store.contains(key), "contains(a) is true, where nothing was set")
+            try store.set(key, value: [0])
+            try expectEqual(try store.updateIfPresent(key) { $0.append(1) }, [0, 1], "updateIfPresent(a)")
+            try expectEqual(store.get(key), [0, 1], "get(a) after updateIfPresent(a)")
+            try expect(try store.removeIfPresent(key), "removeIfPresent(a) is false, where there is a value")
+            try expect(!store.contains(key), "contains(a) is true after removeIfPresent(a)")
+            try expect(try !store.removeIfPresent(key), "the second removeIfPresent(a) is true")
+        },
     ]
 }
 

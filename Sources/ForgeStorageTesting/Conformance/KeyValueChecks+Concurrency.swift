@@ -112,10 +112,33 @@ extension ConformanceChecks {
                 try store.rawValue(named: "a"), bytes(UInt64(applied)),
                 "a after \(applied) batches that required its revision and increased it")
         },
+        ConformanceCheck("an entry that is read while it is replaced has bytes and revision of one write") { store in
+            // Stores keep raw values, integers and other numbers in different ways.
+            try store.set(KVKey<Int>("a"), value: -1)
+            try await overlapping(writers: 1, readers: 1, overlaps: 12) { _, call in
+                switch call % 3 {
+                case 0: try store.set(KVKey<Double>("a"), value: Double(call))
+                case 1:
+                    try store.set(KVKey<Int>("b"), value: call)
+                    try store.setRawValue(try store.rawValue(named: "b") ?? [], named: "a")
+                default: try store.set(KVKey<Int>("a"), value: call)
+                }
+            } read: { _ in
+                guard var last = try store.entry(named: "a") else { throw ConformanceViolation("a has no entry") }
+                for _ in 0..<40 {
+                    guard let entry = try store.entry(named: "a") else { throw ConformanceViolation("a has no entry") }
+                    let isLater = entry.revision > last.revision && entry.bytes != last.bytes
+                    guard entry == last || isLater else {
+                        throw ConformanceViolation("entry(named: a) beside writes: got \(entry) after \(last)")
+                    }
+                    last = entry
+                }
+            }
+        },
         ConformanceCheck("a snapshot contains a whole batch or nothing of it") { store in
             // Many names make a snapshot that reads name by name, or piece by piece, take long; each batch adds and removes
-            // names, so that a store also moves what it has.
-            let others = (0..<400).map { "other \($0)" }
+            // names, or follows a removal of all, so that a store also moves what it has.
+            let others = (0..<350).map { "other \($0)" }
             // The names of even and of odd batches.
             let names = (0..<2).map { parity in (0..<24).map { "\(parity) \($0)" } }
             @Sendable func batch(_ number: UInt64) -> KVBatch {
@@ -131,22 +154,31 @@ extension ConformanceChecks {
             @Sendable func bytes(_ number: UInt64) -> [UInt8] {
                 unsafe withUnsafeBytes(of: number.bigEndian) { unsafe Array($0) }
             }
-            var first = batch(0)
-            for name in others { first.append(.set(name: name, bytes: [1])) }
-            try store.commit(first)
+            @Sendable func fill(_ number: UInt64) throws {
+                var all = batch(number)
+                for name in others { all.append(.set(name: name, bytes: [1])) }
+                try store.commit(all)
+            }
+            try fill(0)
             let last = Mutex<UInt64>(0)
-            try await overlapping(writers: 1, readers: 1, overlaps: 20, pausing: true) { _, call in
-                try store.commit(batch(UInt64(call + 1)))
+            try await overlapping(writers: 1, readers: 1, overlaps: 12, pausing: true) { _, call in
+                switch call % 4 {
+                case 2: try store.removeAll()
+                case 3: try fill(UInt64(call + 1))
+                default: try store.commit(batch(UInt64(call + 1)))
+                }
             } read: { _ in
                 let snapshot = try store.snapshot()
+                // After `removeAll`.
+                guard !snapshot.isEmpty else { return }
                 guard let a = snapshot["a"]?.bytes else { throw ConformanceViolation("a snapshot lacks a") }
                 let number = a.reduce(0) { $0 << 8 | UInt64($1) }
-                let call = "snapshot() beside batches that replace 24 names and set a"
+                let call = "snapshot() beside removeAll and batches that replace 24 names and set a"
                 for name in names[Int(number % 2)] where snapshot[name]?.bytes != a {
                     let found = snapshot[name].map { "\($0.bytes)" } ?? "nil"
                     throw ConformanceViolation("\(call): a is of batch \(number), \(name) is \(found)")
                 }
-                try expectEqual(snapshot.count, 425, "\(call): the number of names, where a is of batch \(number)")
+                try expectEqual(snapshot.count, 375, "\(call): the number of names, where a is of batch \(number)")
                 let earlier = last.withLock { last in
                     defer { last = number }
                     return last

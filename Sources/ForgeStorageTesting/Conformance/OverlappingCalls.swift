@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 
 /// Calls `write` in tasks of its own, again and again, until each reading task has made enough calls of `read` that have
@@ -19,21 +20,27 @@ func overlapping(
     read: @escaping @Sendable (_ reader: Int) async throws -> Void
 ) async throws {
     let (begun, ended, seen, remaining) = (Counter(0), Counter(0), Counter(0), Counter(readers))
+    let reads = Counter(0)
     let end = ContinuousClock.now + .seconds(1)
     try await withThrowingTaskGroup(of: Void.self) { group in
         for writer in 0..<writers {
             group.addTask {
-                var call = 0
+                var (call, firstOfRead, read) = (0, 0, 0)
                 while remaining.value.load(ordering: .relaxed) > 0, !Task.isCancelled {
                     begun.value.add(1, ordering: .sequentiallyConsistent)
                     try await write(writer, call)
                     ended.value.add(1, ordering: .sequentiallyConsistent)
                     call += 1
+                    if reads.now != read { (read, firstOfRead) = (reads.now, call) }
                     if pausing, seen.now * 2 >= readers * overlaps {
                         try await Task.sleep(for: .microseconds(50))
                     } else if call.isMultiple(of: 16) {
                         // The readers may need the thread.
                         await Task.yield()
+                    }
+                    // Where other programs use the processors, a reader may wait for one for long.
+                    while call - firstOfRead >= writesOfRead, reads.now == read, remaining.now > 0 {
+                        try await Task.sleep(for: .microseconds(50))
                     }
                 }
             }
@@ -46,18 +53,31 @@ func overlapping(
                 while overlapCount < overlaps, !Task.isCancelled {
                     guard calls < 20 * overlaps || ContinuousClock.now < end else { return }
                     let before = (ended: ended.now, begun: begun.now)
+                    reads.value.add(1, ordering: .sequentiallyConsistent)
                     try await read(reader)
                     calls += 1
                     if before.begun > before.ended || ended.now > before.ended, before.ended != last {
                         overlapCount += 1
                         seen.value.add(1, ordering: .relaxed)
                         last = before.ended
+                    } else {
+                        interruptOthers()
                     }
                 }
             }
         }
         try await group.waitForAll()
     }
+}
+
+/// How many calls each writing task makes before it waits for another call of a reading task.
+private let writesOfRead = 8
+
+/// Blocks the thread for a short time. Where tasks share a processor, the timer that ends this interrupts another one within
+/// a call, long before its time slice ends; a call that follows at once would overlap with nothing.
+private func interruptOthers() {
+    var duration = timespec(tv_sec: 0, tv_nsec: 20_000)
+    unsafe nanosleep(&duration, nil)
 }
 
 /// A task that is interrupted within an attempt is mostly not refused by a store that does not check and change in one
@@ -96,4 +116,35 @@ func competing(tasks: Int, attempt: @escaping @Sendable () async throws -> Bool)
         try await group.waitForAll()
     }
     return accepted.value.load(ordering: .relaxed)
+}
+
+/// A place where two threads wait for each other, if they arrive within a short time.
+final class CheckMeeting: Sendable {
+    private let arrived = Atomic<Int>(0)
+
+    func arrive() {
+        arrived.add(1, ordering: .sequentiallyConsistent)
+        let end = ContinuousClock.now + .milliseconds(20)
+        // A store that decodes under a lock lets one thread in at a time.
+        while arrived.load(ordering: .sequentiallyConsistent) < 2, ContinuousClock.now < end { interruptOthers() }
+    }
+}
+
+/// A value whose decoding waits until another thread decodes one too.
+struct CheckMeetingValue: Codable, Sendable {
+    @TaskLocal static var meeting: CheckMeeting?
+
+    let number: Int
+
+    init(number: Int) { self.number = number }
+
+    init(from decoder: any Decoder) throws {
+        Self.meeting?.arrive()
+        number = try decoder.singleValueContainer().decode(Int.self)
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(number)
+    }
 }

@@ -14,6 +14,11 @@ extension BrokenKVStore {
         case .reversesEntries: entry.bytes.reverse()
         case .countsToThree: entry.revision = min(entry.revision, 3)
         case .countsReads: entry.revision += memory.withLock { $0.reads }
+        case .mixesEntries:
+            // As if the value were replaced between the reads of both.
+            let present = entry
+            entry.revision = memory.withLock { $0.lastRead?.revision ?? present.revision }
+            memory.withLock { $0.lastRead = present }
         case .rollsRevisionsBack: entry.revision = memory.withLock { $0.rolledBack[name] } ?? entry.revision
         default: break
         }
@@ -34,6 +39,8 @@ extension BrokenKVStore {
             changes = changes.enumerated().sorted { ($0.element.name, $0.offset) < ($1.element.name, $1.offset) }
                 .map(\.element)
         case .emptiesForNothing where changes.isEmpty: try base.removeAll()
+        case .keepsWhatIsRequired where batch.requirements.contains(where: { $0.revision != nil }):
+            changes.removeAll { if case .remove = $0 { true } else { false } }
         case .looksForChangesOnly where changes.isEmpty: return
         case .changesOneByOne where changes.count > 1:
             for change in changes { try commit(change) }

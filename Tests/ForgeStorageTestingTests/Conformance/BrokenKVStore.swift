@@ -76,6 +76,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case createsAlways = "createIfAbsent creates once, and a stored nil counts as present"
         case entryThrowsForAbsent = "versioned returns the value and its revision"
         case updatesOnly = "an update starts from the default and returns the stored value"
+        case keepsWhatIsRequired = "updateIfPresent and removeIfPresent change a present key, and only that"
         case losesAnUpdate = "no update by 4 threads is lost"
         case letsEverybodyCreate = "exactly one of 4 threads that create one key succeeds"
         case reversesBatches = "a batch applies its changes in order"
@@ -90,6 +91,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case normalisesSnapshots = "a snapshot contains every name with its entry"
         case emptiesLongValues = "a snapshot contains values of every size, also once they are replaced"
         case lags = "a snapshot is unaffected by later writes"
+        case mixesEntries = "an entry that is read while it is replaced has bytes and revision of one write"
         case mixesMoments = "a snapshot contains a whole batch or nothing of it"
     }
 
@@ -103,6 +105,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         var commits = 0
         var snapshot = KVSnapshot([])
         var firstOfA: KVEntry?
+        var lastRead: KVEntry?
         /// The revisions that names had when they were removed.
         var rolledBack: [String: UInt64] = [:]
         var removed: [String: KVEntry] = [:]
