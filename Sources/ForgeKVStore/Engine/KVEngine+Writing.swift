@@ -325,19 +325,24 @@ extension KVEngine {
             }
             return nil
         }
-        func copyToFile() throws(KVStoreError) -> KVStoreIssue {
+        func copyToFile() throws(KVStoreError) -> (KVDamageReport, removedCount: Int) {
             do throws(FileSystemError) {
                 let report = try directory.quarantine.setAside(cell.bytes, of: name, revision: cell.revision)
-                let removedCount = try directory.quarantine.removeOldValues()
-                if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
-                return .damage(report)
+                return (report, try directory.quarantine.removeOldValues())
             } catch {
                 throw KVStoreError(error, .setAside, key: name.string, store: self.name)
             }
         }
-        guard let sharing else { return try copyToFile() }
-        // A process that opens the store meanwhile would sweep the file before it has its name.
-        return try withLock(sharing, .setAside, copyToFile)
+        let (report, removedCount) =
+            if let sharing {
+                // A process that opens the store meanwhile would sweep the file before it has its name.
+                try withLock(sharing, .setAside, copyToFile)
+            } else {
+                // Another thread would write to the same temporary file.
+                try quarantining.withLock { (_) throws(KVStoreError) in try copyToFile() }
+            }
+        if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
+        return .damage(report)
     }
 }
 

@@ -58,6 +58,9 @@ final class KVEngine: Sendable {
     /// Jobs in other threads.
     let background = DispatchGroup()
 
+    /// Locked while a value is copied to the quarantine of a store that other processes do not share.
+    let quarantining = Mutex(())
+
     /// The threads for asynchronous calls that may wait for the device or another process.
     let lane: BlockingLane
 

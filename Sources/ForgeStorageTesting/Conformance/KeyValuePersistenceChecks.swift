@@ -213,6 +213,23 @@ extension ConformanceChecks {
                 try store.compareAndSet(KVKey<Int>("a"), revision: try store.entry(named: "a")?.revision, value: 1)
             }
         },
+        ConformanceCheck("a value that two writers replace at once is set aside once") { subject in
+            let store = subject.store
+            try store.set(KVKey<String>("a"), value: "precious")
+            let meeting = CheckMeeting()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 1...2 {
+                    group.addTask {
+                        try CheckMeetingValue.$meeting.withValue(meeting) {
+                            try store.set(KVKey<CheckMeetingValue>("a"), value: CheckMeetingValue(number: number))
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            try expectEqual(
+                try subject.setAside().count, 1, "how many values were set aside by two concurrent calls of set")
+        },
     ]
 
     /// Stores a text, overwrites it with a number, and expects the text among the values set aside.

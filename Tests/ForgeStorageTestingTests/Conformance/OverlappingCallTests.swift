@@ -20,8 +20,8 @@ struct OverlappingCallTests {
     }
 
     @Test(
-        "find a batch that is applied, or a snapshot that is read, name by name, each time", arguments: runs,
-        [RacingKVStore.Call.batch, .snapshot])
+        "find a batch that is applied, a snapshot that is read, or a store that is emptied, name by name, each time",
+        arguments: runs, RacingKVStore.Call.allCases)
     func tornBatches(_ run: Int, _ call: RacingKVStore.Call) async throws {
         let check = try #require(
             ConformanceChecks.transactionalKeyValueStore.first {
@@ -29,6 +29,23 @@ struct OverlappingCallTests {
             })
         await #expect(throws: ConformanceViolation.self) {
             try await check.run(on: RacingKVStore(.snapshot, of: call))
+        }
+    }
+
+    @Test("find a store that sets a value aside for each of two writers, each time", arguments: runs)
+    func copies(_ run: Int) async throws {
+        let check = try #require(
+            ConformanceChecks.transactionalKeyValueSettingAside.first {
+                $0.description == "a value that two writers replace at once is set aside once"
+            })
+        for copiesTwice in [false, true] {
+            let store = CopyingKVStore(copiesTwice: copiesTwice)
+            let subject = SettingAsideStore<any KVTransactionalStoring>(store) { store.copies.withLock(\.self) }
+            if copiesTwice {
+                await #expect(throws: ConformanceViolation.self) { try await check.run(on: subject) }
+            } else {
+                try await check.run(on: subject)
+            }
         }
     }
 
@@ -51,8 +68,8 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
     }
 
     /// The call of the defect of snapshots.
-    enum Call: Sendable {
-        case snapshot, batch
+    enum Call: CaseIterable, Sendable {
+        case snapshot, batch, removeAll
     }
 
     let base = InMemoryKVStore()
@@ -80,8 +97,13 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
                 single.append(change)
                 try base.commit(single)
             }
-        case (.snapshot, .snapshot): try base.commit(batch)
+        case (.snapshot, .snapshot), (.snapshot, .removeAll): try base.commit(batch)
         }
+    }
+
+    func removeAll() throws {
+        guard defect == .snapshot, call == .removeAll else { return try base.removeAll() }
+        for name in try base.keys() { try base.removeValue(named: name) }
     }
 
     func snapshot() throws -> KVSnapshot {
@@ -91,6 +113,24 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
             if let entry = try base.entry(named: name) { entries.append((name, entry)) }
         }
         return KVSnapshot(entries)
+    }
+}
+
+/// A key-value store that copies a value which cannot be read before it replaces it.
+final class CopyingKVStore: KVTransactionalStoring, KVLayer {
+    let base = InMemoryKVStore()
+    let copies = Mutex<[[UInt8]]>([])
+    private let copiesTwice: Bool
+
+    init(copiesTwice: Bool) { self.copiesTwice = copiesTwice }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws {
+        if let bytes = try base.rawValue(named: key.name), base.get(key) == nil {
+            copies.withLock { copies in
+                if copiesTwice || !copies.contains(bytes) { copies.append(bytes) }
+            }
+        }
+        try base.set(key, value: value)
     }
 }
 
