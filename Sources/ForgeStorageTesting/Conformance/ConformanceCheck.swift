@@ -70,14 +70,15 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
         // Only the task of the check uses the subject until it ends.
         nonisolated(unsafe) let subject = subject
         let place = await StartingChecks.shared.takePlace()
-        let failure = await CheckRun.failure(within: limit, on: clock) { [body] in try await unsafe body(subject) }
+        let trace = CallTrace()
+        let failure = await CheckRun.failure(within: limit, on: clock, trace) { [body] in
+            try await CallTrace.$current.withValue(trace) { try await unsafe body(subject) }
+        }
         place.giveBack()
         switch failure {
         case nil: return
-        case let violation as ConformanceViolation:
-            throw ConformanceViolation(violation.description, of: description)
         case is CancellationError where Task.isCancelled: throw CancellationError()
-        case let error?: throw ConformanceViolation("unexpected error \(error)", of: description)
+        case let error?: throw ConformanceViolation(trace.description(of: error), of: description)
         }
     }
 }
@@ -125,7 +126,8 @@ private final class CheckRun: Sendable {
 
     /// Runs `body`; returns its error, or a violation at the end of the time limit.
     static func failure(
-        within limit: Duration, on clock: any Clock<Duration>, _ body: @escaping @Sendable () async throws -> Void
+        within limit: Duration, on clock: any Clock<Duration>, _ trace: CallTrace,
+        _ body: @escaping @Sendable () async throws -> Void
     ) async -> (any Error)? {
         let run = CheckRun()
         return await withTaskCancellationHandler {
@@ -141,7 +143,7 @@ private final class CheckRun: Sendable {
                 }
                 run.start {
                     do { try await clock.sleep(for: limit) } catch { return }
-                    run.end(ConformanceViolation("did not end within \(limit)"))
+                    run.end(trace.violation(atEndOf: limit))
                 }
             }
         } onCancel: {
