@@ -50,6 +50,18 @@ final class BrokenFileOperations: FileSystemProtocol {
             "a directory that several threads create at once with its parents is a success for each"
         case mindsSlashes = "a directory is the same with and without a final slash"
         case losesParallelWrites = "concurrent writers of different files do not interfere"
+        case keepsBuffers = "a file does not change with the memory that its content was written from"
+        case listsOnePage = "a directory of 1,200 entries and a tree of 40 levels are listed and removed whole"
+        case readsLinksToNothing = "a link to nothing cannot be read or listed, and is removed like any other"
+        case followsOneLink = "a file is read and replaced through every link of a chain, which is kept"
+        case listsOneLink =
+            "a directory is listed and changed through every link of a chain, and is not replaced"
+        case cachesByPath = "what changes through a link is seen at its target's path, and the other way round"
+        case skipsMissingNames = "two dots after a missing name or a file lead nowhere"
+        case restoresSiblings = "concurrent removals in one directory remove their own entries and no other"
+        case createsTwice = "of several threads that create one directory without its parents, one succeeds"
+        case removesTwice = "of several threads that remove one item, one succeeds"
+        case listsVanishedEntries = "a directory that is listed while entries come and go has each entry that stays"
         case writesInPlace = "a file that is read while it is replaced has the old content or the new"
     }
 
@@ -57,6 +69,7 @@ final class BrokenFileOperations: FileSystemProtocol {
         var temporary = Data()
         var read: Set<String> = []
         var removed: Set<String> = []
+        var kept: [String: Data] = [:]
     }
 
     static let directory = URL(filePath: "/root/d", directoryHint: .isDirectory)
@@ -127,6 +140,8 @@ final class BrokenFileOperations: FileSystemProtocol {
             URL(filePath: "/root/d/x/" + url.relativePath)
         case .resolvesDotsFirst where url.path(percentEncoded: false).contains("to e/../"):
             Self.directory.appending(component: url.lastPathComponent)
+        case .skipsMissingNames where url.path(percentEncoded: false).contains("missing/../"):
+            Self.directory.appending(component: url.lastPathComponent)
         case .ignoresSchemes where url.scheme == "https": URL(filePath: url.path(percentEncoded: false))
         default: url
         }
@@ -160,7 +175,10 @@ final class BrokenFileOperations: FileSystemProtocol {
             meeting.meet()
             try base.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
             try base.createDirectory(at: url, withIntermediateDirectories: false)
-        case .takesFilesForDirectories where type(url) == .regular: break
+        case .takesFilesForDirectories where type(url, followsLinks: false) == .regular: break
+        case .createsTwice where url.lastPathComponent == "once" && type(url) == nil:
+            meeting.meet()
+            discard { try base.createDirectory(at: url, withIntermediateDirectories: false) }
         case .mindsSlashes where parents && type(url) == .directory && !url.hasDirectoryPath:
             throw FileSystemError(.createDirectory, .fileExists)
         default:
@@ -179,13 +197,13 @@ final class BrokenFileOperations: FileSystemProtocol {
         case .ignoresEmptyData where data.isEmpty && type(url) == .regular: return
         case .cutsLargeFiles: data = data.prefix(1 << 20)
         case .ignoresSlices where data.startIndex > 0: data = Data(count: data.count)
-        case .keepsTheTail where type(url) == .regular && !data.isEmpty && data.count < 8:
+        case .keepsTheTail where type(url) == .regular && data.count == 1:
             data += try base.read(from: url).dropFirst(data.count).prefix(8)
-        case .leavesTemporaryFile where type(url) == .regular && data == Data("new".utf8):
+        case .leavesTemporaryFile where type(url) == .regular && data.count == 21:
             try base.write(data, to: parent.appending(component: "a2"))
         case .createsParentsOfFiles where type(parent) == nil:
             try base.createDirectory(at: parent, withIntermediateDirectories: true)
-        case .replacesEmptyDirectories where type(url) == .directory:
+        case .replacesEmptyDirectories where type(url, followsLinks: false) == .directory:
             if try base.contentsOfDirectory(at: url).isEmpty { try base.removeItem(at: url) }
         case .replacesFilesByParents where type(parent) == .regular:
             try base.removeItem(at: parent)
@@ -198,7 +216,13 @@ final class BrokenFileOperations: FileSystemProtocol {
             meeting.meet()
             data = memory.withLock { $0.temporary }
         case .losesParallelWrites where url.path(percentEncoded: false).hasSuffix("d3/7"): return
-        case .writesInPlace where type(url) == .regular && data.count == 30_000:
+        case .keepsBuffers where url.lastPathComponent == "buffer":
+            memory.withLock { $0.kept[url.path(percentEncoded: false)] = data }
+        case .cachesByPath: memory.withLock { $0.kept[url.path(percentEncoded: false)] = nil }
+        case .followsOneLink where type(url) == .regular && type(url, followsLinks: false) == .symbolicLink:
+            let target = URL(try base.readSymbolicLink(POSIXPath(url)))
+            if type(target, followsLinks: false) == .symbolicLink { try base.removeItem(at: target) }
+        case .writesInPlace where type(url) == .regular && [230_000, 300_000].contains(data.count):
             let middle = data.count / 2
             data = try base.read(from: url).prefix(middle) + data.dropFirst(middle)
         default: break
@@ -211,11 +235,20 @@ final class BrokenFileOperations: FileSystemProtocol {
     func read(from url: URL) throws -> Data {
         let url = used(url)
         if defect == .readsDirectoriesAsEmpty, type(url) == .directory { return Data() }
-        if defect == .readsOnce, url.lastPathComponent == "a" {
+        if defect == .readsOnce, url.lastPathComponent == "again" {
             let isFirst = memory.withLock { $0.read.insert(url.path(percentEncoded: false)).inserted }
             guard isFirst else { return Data() }
         }
-        return try hidingReasons(url) { try base.read(from: url) }
+        if defect == .readsLinksToNothing, type(url, followsLinks: false) == .symbolicLink, type(url) == nil,
+            !isCycle(url.path(percentEncoded: false))
+        {
+            return Data()
+        }
+        let path = url.path(percentEncoded: false)
+        if let kept = memory.withLock({ $0.kept[path] }) { return kept }
+        let content = try hidingReasons(url) { try base.read(from: url) }
+        if defect == .cachesByPath, path.contains("/to d/") { memory.withLock { $0.kept[path] = content } }
+        return content
     }
 
     func removeItem(at url: URL) throws {
@@ -233,6 +266,14 @@ final class BrokenFileOperations: FileSystemProtocol {
                 discard { try base.removeItem(at: URL(base.readSymbolicLink(POSIXPath(entry)))) }
             }
         }
+        memory.withLock { _ = $0.kept.removeValue(forKey: url.path(percentEncoded: false)) }
+        if defect == .removesTwice, kind != nil, url.lastPathComponent == "removed once" {
+            meeting.meet()
+            return discard { try base.removeItem(at: url) }
+        }
+        if defect == .restoresSiblings, url.deletingLastPathComponent().lastPathComponent == "removals" {
+            return try removeRestoringSiblings(of: url)
+        }
         let removesPrefix: FileType? =
             switch defect {
             case .removesFilesByPrefix: .regular
@@ -248,6 +289,17 @@ final class BrokenFileOperations: FileSystemProtocol {
         }
     }
 
+    /// Two threads that meet each restore what the other one removes.
+    private func removeRestoringSiblings(of url: URL) throws {
+        let siblings = try base.contentsOfDirectory(at: url.deletingLastPathComponent())
+        let hasMet = meeting.meet()
+        try base.removeItem(at: url)
+        guard hasMet else { return }
+        for sibling in siblings where type(sibling) == nil && sibling.lastPathComponent != url.lastPathComponent {
+            try base.write(Data(), to: sibling)
+        }
+    }
+
     func contentsOfDirectory(at url: URL) throws -> [URL] {
         let url = used(url)
         if defect == .listsMissingAsEmpty, isPath(url), type(url) == nil,
@@ -255,13 +307,26 @@ final class BrokenFileOperations: FileSystemProtocol {
         {
             return []
         }
-        if defect == .mindsSlashes, isPath(url), !url.hasDirectoryPath { throw FileSystemError(.list, .notDirectory) }
+        if defect == .mindsSlashes, isPath(url), url.lastPathComponent.hasPrefix("d"), !url.hasDirectoryPath {
+            throw FileSystemError(.list, .notDirectory)
+        }
         let entries = try hidingReasons(url) { try base.contentsOfDirectory(at: url) }
         switch defect {
         case .repairsNames:
             return entries.map { url in
                 url.absoluteString.contains("%FF") ? Self.directory.appending(component: "a\u{FFFD}b") : url
             }
+        case .listsOnePage: return Array(entries.prefix(1_000))
+        case .listsOneLink where type(url, followsLinks: false) == .symbolicLink:
+            let target = URL(try base.readSymbolicLink(POSIXPath(url)))
+            guard type(target, followsLinks: false) != .symbolicLink else {
+                throw FileSystemError(.list, .notDirectory)
+            }
+            return entries
+        case .listsVanishedEntries where url.lastPathComponent == "listed":
+            guard let new = entries.first(where: { $0.lastPathComponent.hasPrefix("new") }) else { return entries }
+            for _ in 0..<100_000 where type(new) == nil { throw FileSystemError(.status, .noSuchFileOrDirectory) }
+            return entries
         case .hidesDotFiles: return entries.filter { !$0.lastPathComponent.hasPrefix(".") }
         case .listsUnescapedURLs:
             return entries.map { $0.lastPathComponent.contains("%") ? URL(filePath: "/" + $0.lastPathComponent) : $0 }
@@ -275,14 +340,16 @@ private final class Meeting: Sendable {
     private let count = Mutex(0)
     private let second = DispatchSemaphore(value: 0)
 
-    /// The first caller waits for the second one, at most five seconds.
-    func meet() {
+    /// The first caller waits for the second one, at most five seconds; returns whether this is one of both.
+    @discardableResult
+    func meet() -> Bool {
         let number = count.withLock { count in
             count += 1
             return count
         }
         if number == 1 { _ = second.wait(timeout: .now() + 5) }
         if number == 2 { second.signal() }
+        return number <= 2
     }
 }
 
@@ -357,7 +424,25 @@ struct FoundationFileOperations: FileSystemProtocol {
     }
 
     func write(_ data: Data, to url: URL) throws {
-        try data.write(to: checked(url).resolvingSymlinksInPath(), options: .atomic)
+        try data.write(to: target(of: checked(url)), options: .atomic)
+    }
+
+    /// Where the links at the end of a URL lead.
+    private func target(of url: URL) throws -> URL {
+        var url = url
+        for _ in 0..<40 {
+            // With a final slash, the path would be that of the link's target.
+            let path = url.path(percentEncoded: false)
+            let target: String
+            do {
+                target = try FileManager.default.destinationOfSymbolicLink(
+                    atPath: path.hasSuffix("/") ? String(path.dropLast()) : path)
+            } catch {
+                return url
+            }
+            url = URL(filePath: target, relativeTo: url.deletingLastPathComponent()).absoluteURL
+        }
+        throw FileSystemError(.resolve, .tooManySymbolicLinkLevels)
     }
 
     func read(from url: URL) throws -> Data { try Data(contentsOf: checked(url)) }
@@ -365,10 +450,11 @@ struct FoundationFileOperations: FileSystemProtocol {
     func removeItem(at url: URL) throws { try FileManager.default.removeItem(at: checked(url)) }
 
     func contentsOfDirectory(at url: URL) throws -> [URL] {
-        // On Linux, Foundation lists a file as an empty directory.
-        guard try checked(url).resourceValues(forKeys: [.isDirectoryKey]).isDirectory ?? false else {
+        // On Linux, Foundation lists a file, and a link to a directory, as an empty directory.
+        let directory = try target(of: checked(url))
+        guard try directory.resourceValues(forKeys: [.isDirectoryKey]).isDirectory ?? false else {
             throw CocoaError(.fileReadUnknown)
         }
-        return try FileManager.default.contentsOfDirectory(at: url, includingPropertiesForKeys: nil)
+        return try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
     }
 }

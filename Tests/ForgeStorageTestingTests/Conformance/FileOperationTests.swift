@@ -9,12 +9,23 @@ struct FileOperationTests {
 
     /// Defects that other checks detect too, since a broken basic operation shows wherever it is used.
     private static let alsoFoundBy: [BrokenFileOperations.Defect: Set<BrokenFileOperations.Defect>] = [
-        .readsOnce: [.ignoresSchemes, .writesInPlace],
+        .createsParentsOfFiles: [.skipsMissingNames],
+        .readsDirectoriesAsEmpty: [.listsOneLink],
+        .findsFilesOnly: [.resolvesDotsFirst, .listsOneLink],
+        .alwaysCreatesParents: [.skipsMissingNames],
+        .acceptsExisting: [.listsOneLink, .createsTwice],
         .ignoresSchemes: [.hidesReasons],
-        .findsLinksToNothing: [.findsCycles],
-        .hidesDotFiles: [.leavesTemporaryFile, .removesFilesByPrefix],
-        .listsMissingAsEmpty: [.removesDirectoriesByPrefix, .findsCycles],
-        .removesFilesByPrefix: [.foldsNames],
+        .findsLinksToNothing: [.findsCycles, .readsLinksToNothing],
+        .hidesDotFiles: [.leavesTemporaryFile, .removesFilesByPrefix, .removesDirectoriesByPrefix],
+        .listsMissingAsEmpty: [
+            .removesDirectoriesByPrefix, .findsCycles, .removesFilesByPrefix, .readsLinksToNothing, .cachesByPath,
+        ],
+        .removesFilesByPrefix: [.foldsNames, .decodesTwice],
+        .removesDirectoriesByPrefix: [.decodesTwice],
+        .removesNothing: [.skipsMissingNames, .removesTwice],
+        .buriesNames: [.sharesTemporaryFile, .restoresSiblings, .removesTwice, .listsVanishedEntries],
+        .removesTargets: [.followsOneLink, .listsOneLink],
+        .replacesLinks: [.followsOneLink, .listsOneLink],
     ]
 
     @Test("a wrapper without a defect passes", arguments: checks)
@@ -29,6 +40,12 @@ struct FileOperationTests {
         }
         let expected = Set([defect]).union(Self.alsoFoundBy[defect] ?? [])
         #expect(Set(report.violations.map(\.check)) == Set(expected.map(\.rawValue)), "\(report)")
+    }
+
+    @Test("find what an implementer may get wrong", arguments: FileOperationDefect.all)
+    func commonDefects(_ defect: FileOperationDefect) async throws {
+        let check = try #require(Self.checks.first { $0.description == defect.check.rawValue })
+        await #expect(throws: ConformanceViolation.self) { try await check.run(on: defect.subject()) }
     }
 
     @Test("have a defect each")
@@ -106,10 +123,31 @@ struct FileOperationTests {
         #expect(messages.contains { $0.contains("contentsOfDirectory(at: file:///root/d/): expected [") }, "\(report)")
         let difference = "expected 66 names, got 63 names; missing: [\"...\", \".d\", \".hidden\"], too many: []"
         #expect(messages.contains { $0.contains(difference) }, "\(report)")
-        #expect(messages.allSatisfy { $0.contains("ForgeStorageTesting/FileOperationChecks.swift:") })
+        #expect(messages.allSatisfy { $0.contains("ForgeStorageTesting/FileOperationChecks") })
         let empty = await ConformanceSuite.fileOperations.run(on: "broken") {
             try BrokenFileOperations.subject(.readsOnce)
         }
-        #expect("\(empty)".contains("read(from: a): expected \"content\", got \"\""), "\(empty)")
+        #expect("\(empty)".contains("read(from: again): expected \"content\", got \"\""), "\(empty)")
+    }
+
+    @Test("name the change before a reading call that shows a broken promise")
+    func changes() async throws {
+        let report = await ConformanceSuite.fileOperations.run(on: "broken") {
+            try BrokenFileOperations.subject(.removesThroughLinks)
+        }
+        let message = try #require(report.violations.first?.description)
+        #expect(message.contains(": after removeItem(at: tree): contentsOfDirectory(at: file:///root/d/): expected ["))
+    }
+
+    @Test("name the call of an unexpected error, with its line")
+    func unexpectedErrors() async throws {
+        var operations = ReplacedFileOperations()
+        operations.write = { _, _, _ in throw CocoaError(.fileWriteUnknown) }
+        let subject = FileOperationsUnderTest(operations, directory: BrokenFileOperations.directory)
+        let check = try #require(Self.checks.first)
+        let error = await #expect(throws: ConformanceViolation.self) { try await check.run(on: subject) }
+        let message = try #require(error?.description)
+        #expect(message.contains("write(7 bytes, to: again): unexpected error "), "\(message)")
+        #expect(message.contains("ForgeStorageTesting/FileOperationChecks.swift:"), "\(message)")
     }
 }

@@ -44,6 +44,26 @@ struct TimeLimitTests {
         for _ in tasks { release.signal() }
     }
 
+    @Test("with the call that does not return, and its line")
+    func call() async throws {
+        let (started, release, clock) = (Counter(), DispatchSemaphore(value: 0), ManualClock())
+        var operations = ReplacedFileOperations()
+        operations.write = { _, _, _ in
+            started.increment()
+            block(on: release)
+        }
+        let subject = FileOperationsUnderTest(operations, directory: URL(filePath: "/d", directoryHint: .isDirectory))
+        let check = try #require(ConformanceChecks.fileOperations.first)
+        let task = Task { try await check.run(on: subject, on: clock) }
+        await started.reached(1)
+        await clock.passLimit()
+        let error = await #expect(throws: ConformanceViolation.self) { try await task.value }
+        let expected =
+            "did not end within 120.0 seconds, in write(7 bytes, to: again) (ForgeStorageTesting/FileOperation"
+        #expect(error?.description.contains(expected) ?? false, "\(String(describing: error))")
+        release.signal()
+    }
+
     @Test("and names itself when it starts")
     func starting() async {
         var started: [String] = []
