@@ -154,7 +154,9 @@ extension String {
 }
 
 extension POSIXPath {
-    /// The path of a file URL, with every percent escape decoded exactly once.
+    /// The path of a file URL, with every percent escape decoded exactly once, without its final slash.
+    ///
+    /// The slash marks the URL of a directory (`URL.hasDirectoryPath`), and does not mean that a link is followed.
     ///
     /// Foundation's own conversions keep `%00` as text and turn bytes that are not UTF-8 into an empty path, so the
     /// decoding is done here (RFC 3986 section 2.1, RFC 8089).

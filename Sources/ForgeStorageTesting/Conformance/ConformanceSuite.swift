@@ -171,7 +171,10 @@ extension ConformanceSuite where Subject == any Storage {
 
 extension ConformanceSuite where Subject == FileOperationsUnderTest {
     /// The promises of the six operations of `FileSystemProtocol`; some need ``ConformanceCapability/symbolicLinks``,
-    /// ``ConformanceCapability/limitedSpace`` or ``ConformanceCapability/atomicReplacement``.
+    /// ``ConformanceCapability/limitedSpace``, ``ConformanceCapability/atomicReplacement``,
+    /// ``ConformanceCapability/bytewiseNames`` or ``ConformanceCapability/namesOfAnyBytes``.
+    ///
+    /// The first two need ``FileOperationsUnderTest/makeSymbolicLink`` and ``FileOperationsUnderTest/fillDevice``.
     public static var fileOperations: Self { Self("file operations", ConformanceChecks.fileOperations) }
 }
 
