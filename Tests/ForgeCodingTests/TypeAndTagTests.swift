@@ -83,6 +83,19 @@ import Testing
         for tagged in Tagged.allCases { _ = try BinaryDecoder().decode(Reader.self, from: tagged.hex.unhexed) }
     }
 
+    @Test(
+        "a tag is not read over content of another shape, whatever follows it",
+        arguments: [
+            "82 c4 83 01 05 06", "81 c4 81 01 05", "81 c4 80 01 05", "81 c4 a1 01 05", "81 c4 9f 01 05", "82 c4 01 05",
+            "81 c4 42 01 05", "81 c4 82 61 31 05", "81 c4 82 01 61 31", "82 c2 05 05", "81 c2 61 05", "81 c3 81 05",
+            "82 c1 61 31 05", "81 da3a4fc880 61 31",
+        ])
+    func shapes(hex: String) {
+        for type in [[Decimal].self, [Double].self, [Int128].self, [Int].self, [Date].self] as [any Decodable.Type] {
+            #expect(throws: DecodingError.self, "\(type)") { try BinaryDecoder().decode(type, from: hex.unhexed) }
+        }
+    }
+
     @Test("the error names the kind of value that was found")
     func kinds() {
         let expected = [

@@ -27,6 +27,23 @@ struct ExtendedAttributeTests {
         #expect(try memory.usage().sizeInBytes == 0)
     }
 
+    @Test("on this machine have up to 65,536 bytes, unless the file system has less room", arguments: [65_536, 65_537])
+    func largest(count: Int) throws {
+        let system = SystemFileSystem()
+        let path = try POSIXPath(FileManager.default.temporaryDirectory.appending(path: "forge-\(UUID().uuidString)"))
+        let file = try system.open(
+            path, .readWrite, options: [.create, .exclusiveCreate], permissions: .ownerReadWrite)
+        defer { do { try system.unlink(path) } catch _ {} }
+        var errno: Errno?
+        do throws(FileSystemError) {
+            try system.setExtendedAttribute("user.a", to: [UInt8](repeating: 1, count: count), of: file)
+        } catch {
+            errno = error.errno
+        }
+        #expect((errno == .argListTooLong) == (count > 65_536), "\(String(describing: errno))")
+        try system.close(file)
+    }
+
     @Test("that excludes from backups is the property list that Apple's systems write")
     func backupExclusion() throws {
         let file = try open("/f")

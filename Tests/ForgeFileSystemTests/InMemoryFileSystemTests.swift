@@ -10,6 +10,16 @@ struct InMemoryFileSystemTests {
     private let fileSystem = InMemoryFileSystem()
     private let file = URL(filePath: "/file")
 
+    @Test("a file system that starts with an image gives no file the number of one that was removed before")
+    func numbers() throws {
+        try fileSystem.write(Data(), to: file)
+        let removed = try fileSystem.identity(of: .path("/file"))
+        try fileSystem.unlink("/file")
+        let restored = InMemoryFileSystem(fileSystem.image)
+        try restored.write(Data(), to: file)
+        #expect(try restored.identity(of: .path("/file")) > removed)
+    }
+
     // MARK: Failures on demand
 
     @Test("a write error is thrown unchanged and loses no data")

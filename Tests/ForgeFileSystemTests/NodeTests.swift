@@ -40,6 +40,16 @@ struct NodeTests {
         expectErrno(.tooManySymbolicLinkLevels) { _ = try fileSystem.open(node: link, .readOnly, options: []) }
     }
 
+    @Test("a node is not opened beyond the limit of open files")
+    func limit() throws {
+        let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 4))
+        try fileSystem.close(try fileSystem.open("/f", .writeOnly, options: [.create]))
+        let node = try fileSystem.openNode("/f")
+        while fileSystem.openDescriptors.count < 4 { _ = try fileSystem.open(node: node, .readOnly, options: []) }
+        expectErrno(.tooManyOpenFiles) { _ = try fileSystem.open(node: node, .writeOnly, options: [.truncate]) }
+        #expect(fileSystem.openDescriptors.count == 4)
+    }
+
     @Test("a user with write permission may set both times to now; only the owner sets other times")
     func times() throws {
         try create("/f", mode: 0o666)

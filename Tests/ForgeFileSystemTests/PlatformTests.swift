@@ -2,6 +2,7 @@ import CForgeFileSystem
 import ChildProcesses
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -84,6 +85,49 @@ struct PlatformTests {
         #expect(try memory.exists("/store/a"))
         try store.unlink(try RelativeKey("a"))
         try plan.requireAllFired()
+    }
+
+    @Test(
+        "files have no attributes where there are none, and no other error is taken for that",
+        arguments: [Errno.notSupported, .noFunction, .ioError])
+    func withoutAttributes(_ errno: Errno) throws {
+        let memory = InMemoryFileSystem()
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .listExtendedAttributes else { return }
+            throw FileSystemError(.listExtendedAttributes, errno)
+        }
+        let file = try fileSystem.open("/f", .writeOnly, options: [.create])
+        if errno == .ioError {
+            let failure = #expect(throws: FileSystemError.self) { try fileSystem.fileAttributes(of: file) }
+            #expect(failure?.errno == errno)
+        } else {
+            #expect(try fileSystem.fileAttributes(of: file).isEmpty)
+        }
+    }
+
+    @Test("a file of a store that another process creates first is opened; another error of its creation is thrown")
+    func createdMeanwhile() throws {
+        let memory = InMemoryFileSystem()
+        let opens = Mutex(0)
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .open else { return }
+            // The first open finds no file; the second one creates it.
+            guard
+                opens.withLock({
+                    $0 += 1; return $0
+                }) == 2
+            else { return }
+            try memory.close(try memory.open("/#lock", .readWrite, options: [.create]))
+        }
+        try fileSystem.close(try fileSystem.openStoreFile("#lock", at: .workingDirectory))
+        #expect(opens.withLock { $0 } == 3)
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .open { throw FileSystemError(.open, .permissionDenied, path: call.path) }
+        }
+        let failure = #expect(throws: FileSystemError.self) {
+            try failing.openStoreFile("#other", at: .workingDirectory)
+        }
+        #expect(failure?.errno == .permissionDenied)
     }
 
     @Test("a directory has its exact mode where a mode can only be set on an open directory")

@@ -44,6 +44,17 @@ struct CompactionTests {
 
     // MARK: Damage
 
+    @Test("a new log replaces a leftover of its name", arguments: [LogTemporaryFile.newLog, .init("#log-new-1-2-3-4")])
+    func leftover(name: POSIXPath) throws {
+        let memory = InMemoryFileSystem()
+        let file = try memory.open(name, .writeOnly, options: [.create])
+        try memory.writeBytes([1, 2, 3], to: file, at: 0)
+        try memory.close(file)
+        let new = try LogTemporaryFile.create(name, at: .workingDirectory, on: memory)
+        #expect(try memory.status(of: .descriptor(new)).sizeInBytes == 0)
+        #expect(try memory.status(name).sizeInBytes == 0)
+    }
+
     @Test("keeps values as stored, although they were read as other types")
     func readAsOtherTypes() throws {
         let fixture = LogFixture()

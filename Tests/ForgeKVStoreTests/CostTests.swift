@@ -22,6 +22,35 @@ import Testing
 
     private static func name(_ number: Int) -> String { String("\(100_000 + number)".dropFirst()) }
 
+    // MARK: Reading
+
+    /// A value that counts how often it is decoded.
+    struct Counting: Codable, Sendable {
+        static let decodes = Mutex(0)
+        var count = 0
+        init() {}
+        init(from decoder: any Decoder) throws {
+            Self.decodes.withLock { $0 += 1 }
+            count = try decoder.singleValueContainer().decode(Int.self)
+        }
+        func encode(to encoder: any Encoder) throws {
+            var container = encoder.singleValueContainer()
+            try container.encode(count)
+        }
+    }
+
+    @Test("a value is decoded by the first read alone")
+    func decodedOnce() throws {
+        let key = KVKey<Counting>("a")
+        let store = try Costs().open()
+        try store.set(key, value: Counting())
+        let bytes = try store.rawValue(named: "a") ?? []
+        try store.setRawValue(bytes, named: "a")
+        let before = Counting.decodes.withLock { $0 }
+        for _ in 0..<10 { #expect(store.get(key)?.count == 0) }
+        #expect(Counting.decodes.withLock { $0 } == before + 1)
+    }
+
     // MARK: Writing
 
     @Test("10,000 sets of 64 bytes into mapped space: one store each, and space is reserved twice")

@@ -77,6 +77,38 @@ import Testing
         #expect(await first(2, of: stream) == [nil, 1])
     }
 
+    @Test(
+        "a consumer that waits is woken by a change, over a store that reports none",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func waking() async throws {
+        struct Silent: KVStoring {
+            let base = InMemoryKVStore()
+            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+            func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
+            func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
+            func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+            func removeAll() throws { try base.removeAll() }
+        }
+        let reactive = ReactiveKVStore(Silent())
+        let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
+        let (pings, pongs) = (reactive.stream(ping), reactive.stream(pong))
+        // Each side waits for the other one's change.
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await value in pings {
+                    try reactive.set(pong, value: value ?? 0)
+                    if value == 100 { return }
+                }
+            }
+            for await value in pongs {
+                guard let value else { continue }
+                if value == 100 { break }
+                try reactive.set(ping, value: value + 1)
+            }
+            try await group.waitForAll()
+        }
+    }
+
     @Test("streams of one key are independent, and each uses its own type")
     func independence() async throws {
         let integers = reactive.stream(key)

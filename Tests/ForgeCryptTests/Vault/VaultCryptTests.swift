@@ -29,6 +29,9 @@ struct VaultCryptTests {
         let information = try VaultInformation(of: place.url)
         #expect(information?.count == 0 && information?.generation == 2 && information?.formatVersion == 1)
         #expect(information?.sizeInBytes == 192)
+        // An empty vault is not written again.
+        try vault.deleteAll()
+        #expect(try VaultInformation(of: place.url)?.generation == 2)
     }
 
     @Test("file and directory are private, whatever the umask")
