@@ -105,7 +105,7 @@ extension ConformanceChecks {
                         + "\(shown(content)), whose first \(end - content.startIndex) bytes are equal")
             }
             try subject.write(contents[0], to: subject.url("a"))
-            try await overlapping(writers: 2, readers: 2, overlaps: 60) { writer, _ in
+            try await overlapping(writers: 2, readers: 2, overlaps: 150) { writer, _ in
                 try subject.write(contents[writer], to: subject.url("a"))
             } read: { _ in
                 try expectWhole(try subject.content(at: subject.url("a")))
