@@ -31,8 +31,8 @@ public struct CryptError: Error, Sendable {
         /// The vault was written by a later version of this library.
         case newerFormat
 
-        /// Other users may read, write or replace the file, a key file belongs to another user, or the file is not
-        /// regular.
+        /// Other users may read, write or replace the file, a key file or the directory belongs to another user, or the
+        /// file is not regular.
         case insecureFile
 
         /// The name of the vault or key file is reserved for stores: it begins with `#`.
@@ -41,10 +41,11 @@ public struct CryptError: Error, Sendable {
         /// The encryption key is too short, or its text is invalid.
         case invalidKeyMaterial
 
-        /// The device or a quota is full; nothing changed.
+        /// The device or a quota is full; nothing changed. ``CryptError/isOutOfSpace`` is true.
         case noSpace
 
-        /// The store cannot be used at present; whether there is a value is unknown.
+        /// The store cannot be used at present, such as on a failing device, or cannot be changed, such as on a read-only
+        /// one; whether there is a value is unknown, unless reads succeed.
         case unavailable(Unavailability)
 
         /// The change is visible, but a power cut may undo it. Repeating it is safe.
@@ -57,7 +58,8 @@ public struct CryptError: Error, Sendable {
         case system(status: Int32)
     }
 
-    /// The operation that failed.
+    /// The operation that failed. `createIfAbsent` and `setRawValue` are `.set`, `rawValue` is `.get`, `deleteValue` is
+    /// `.delete`.
     public enum Operation: String, Hashable, Sendable {
         case get, set, delete, contains, deleteAll, keys
         case open, verify
@@ -96,7 +98,7 @@ public struct CryptError: Error, Sendable {
     }
 
     /// Whether the operation failed because the device or a quota is full.
-    public var isOutOfSpace: Bool { (underlying as? FileSystemError)?.isOutOfSpace ?? false }
+    public var isOutOfSpace: Bool { code == .noSpace || (underlying as? FileSystemError)?.isOutOfSpace ?? false }
 
     /// Whether another writer of vaults in the directory holds the lock.
     public var isInUse: Bool { if case .unavailable(let reason) = code { reason.isInUse } else { false } }

@@ -1,17 +1,28 @@
 /// A store of secrets: small Codable values under names, readable only by the app.
 ///
 /// Depend on this protocol and inject ``VaultCrypt``, ``KeychainCrypt`` or, in tests, ``InMemoryCrypt``. A custom type
-/// must implement the first five calls; the others have defaults that throw ``CryptError/Code/unsupported``.
+/// must implement the first five calls; the others have defaults that throw ``CryptError/Code/unsupported``. The published
+/// checks of `ForgeStorageTesting` verify a custom type; where it has the defaults, leave out the capability
+/// `.creationIfAbsent` (`createIfAbsent`), `.keyListing` (`keys`) or `.rawValues` (`rawValue`, `setRawValue`,
+/// `deleteValue`).
 ///
 /// Promises of every store:
 /// - Every later `get`, in this process or another, returns the value that was set, until it is set again or deleted.
 ///   When `set` returns, a store on disk has made it durable.
 /// - Present, absent, undecodable and unavailable are distinct results: nil means only that there is no such secret;
 ///   the others throw. A stored nil of an optional type is a value.
+/// - Every `Codable` value can be stored. Values are kept encoded: a value that is a class is not shared, and what its
+///   type does not encode is lost.
+/// - Every call refuses a name that is not valid with ``CryptError/Code/invalidKey``, the reads too.
 /// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``.
+/// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)``; on a full one,
+///   ``CryptError/Code/noSpace``. In a place of another user nothing is written: `.insecureFile`, or `.unavailable` where
+///   the system denies access.
+/// - Every error is a ``CryptError`` with the operation and, unless the call has none, the name of the secret.
 /// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
-///   `CodingFailure(_:describing:)` of `ForgeCoding`, which drops what it quotes, and clear its coding path, which may
-///   hold keys of a dictionary; a type with stored values needs an empty `customMirror` (`CustomReflectable`).
+///   `CodingFailure(_:describing:)` of `ForgeCoding`, which drops what it quotes, and clear its `codingPath`: types choose
+///   their coding keys, which may be parts of a value. A type with stored values needs an empty `customMirror`
+///   (`CustomReflectable`).
 /// - No code of a value (`encode(to:)`, `init(from:)`) runs under a lock of the store: it may call the same store, also
 ///   from another thread.
 /// - All calls are thread-safe. They block the calling thread while the storage is busy.
@@ -74,23 +85,23 @@ extension CryptStoring {
     // A test followed by a set would not be atomic.
     @discardableResult
     public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool {
-        throw CryptError(.unsupported, .set, key: key.key)
+        throw CryptError(.unsupported, .set, key: key.key, detail: "createIfAbsent has its default implementation")
     }
 
     public func keys() throws -> [String] {
-        throw CryptError(.unsupported, .keys)
+        throw CryptError(.unsupported, .keys, detail: "keys has its default implementation")
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
-        throw CryptError(.unsupported, .get, key: name)
+        throw CryptError(.unsupported, .get, key: name, detail: "rawValue has its default implementation")
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws {
-        throw CryptError(.unsupported, .set, key: name)
+        throw CryptError(.unsupported, .set, key: name, detail: "setRawValue has its default implementation")
     }
 
     public func deleteValue(named name: String) throws {
-        throw CryptError(.unsupported, .delete, key: name)
+        throw CryptError(.unsupported, .delete, key: name, detail: "deleteValue has its default implementation")
     }
 }
 
