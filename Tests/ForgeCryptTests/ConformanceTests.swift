@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeCrypt
 import ForgeFileSystem
 import ForgeStorageTesting
@@ -82,25 +83,56 @@ private enum Defect: CaseIterable {
     case acceptsAnyRawSize, keepsFirstRawValue, codesRawValues, deleteAllKeepsSome, deletesByType
     case encodesUnderLock, createsUnderLock
 
+    case createsByAccessibility, createsNoNil, createsLeaking, createsAnySize, containsByAccessibility
+    case keysOfOneAccessibility, keysTwice, rawOfOneAccessibility, setRawKeepsOther, setRawRefusesOthers, rawValidates
+    case othersAreNil, emptyRawIsNil, limitOffByOne, cachesTyped, acceptsNulAtEnd, refusesLongRawNames
+    case operationIsOpen, omitsName, keepsCodingPath, decodesUnderReadLock, encodesUnderWriterLock, createsUnderOwnLock
+    case setsInTwoSteps, setsRawInTwoSteps, restoresOthers, restoresOthersRaw, createsInTwoSteps
+
     /// Whether the defect shows only in large values, which are slow to store.
     var isAboutSize: Bool {
-        [.refusesLargeValues, .acceptsAnySize, .failedSetDeletes, .refusesTheLargest, .acceptsAnyRawSize].contains(self)
+        [
+            .refusesLargeValues, .acceptsAnySize, .failedSetDeletes, .refusesTheLargest, .acceptsAnyRawSize,
+            .limitOffByOne,
+            .createsAnySize,
+        ]
+        .contains(self)
     }
 
     /// The check that alone detects the defect, of those where that is required.
     var check: String? {
         switch self {
-        case .keysInTextOrder, .keysInOrderOfUTF16: "keys lists every name in byte order"
-        case .countsCharacters: "a name that is empty, too long or holds a NUL is refused by every call"
+        case .keysInTextOrder, .keysInOrderOfUTF16, .keysOfOneAccessibility, .keysTwice:
+            "keys lists every name in byte order"
+        case .countsCharacters, .acceptsNulAtEnd:
+            "a name that is empty, too long or holds a NUL is refused by every call"
         case .acceptsRawNames: "the calls for raw values refuse the names that the others refuse"
-        case .refusesTheLargest: "an encoded value of exactly 16 MiB is accepted"
+        case .refusesTheLargest, .limitOffByOne: "an encoded value of exactly 16 MiB is accepted, and no longer one"
         case .acceptsAnyRawSize: "a raw value of more than 16 MiB is refused, and the old one is kept"
-        case .keepsFirstRawValue: "a raw value replaces the one before"
-        case .codesRawValues: "raw values are those of the value coder"
         case .deleteAllKeepsSome: "deleting all removes the secrets of every accessibility"
         case .deletesByType: "a key of another type deletes the secret too"
         case .encodesUnderLock: "the code of a value can use the store while the value is set and read"
-        case .createsUnderLock: "the code of a value can use the store while the value is created"
+        case .decodesUnderReadLock, .encodesUnderWriterLock:
+            "the code of a value can use the store while the value is set and read"
+        case .createsUnderLock, .createsUnderOwnLock:
+            "the code of a value can use the store while the value is created"
+        case .createsByAccessibility, .createsNoNil:
+            "createIfAbsent keeps a stored nil, and a value of another type or accessibility"
+        case .createsLeaking: "createIfAbsent refuses what set refuses"
+        case .createsAnySize: "createIfAbsent refuses a value of more than 16 MiB"
+        case .containsByAccessibility: "the name alone identifies a secret, not the accessibility"
+        case .rawOfOneAccessibility, .setRawKeepsOther: "the calls for raw values find a secret of every accessibility"
+        case .setRawRefusesOthers, .rawValidates, .othersAreNil, .emptyRawIsNil:
+            "raw bytes that are no encoded value are stored, and only reading them typed is an error"
+        case .cachesTyped: "a value of another type is undecodable, not absent, and is kept"
+        case .refusesLongRawNames: "the calls for raw values accept the names that the others accept"
+        case .keepsCodingPath: "no error shows a coding key that comes from a value"
+        case .setsInTwoSteps: "a value that is read while it is replaced is the old one or the new one"
+        case .setsRawInTwoSteps:
+            "a value that is read while it is replaced by raw values is the old one or the new one"
+        case .restoresOthers: "of two threads that change different secrets each keeps its own"
+        case .restoresOthersRaw: "of two threads that change different secrets by raw values each keeps its own"
+        case .createsInTwoSteps: "of concurrent createIfAbsent calls exactly one stores its value"
         default: nil
         }
     }
@@ -174,6 +206,9 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
     private let seen = Mutex<[String]>([])
     private let isBusy = Mutex(false)
     private let lock = NSLock()
+    private let accessibilities = Mutex<[String: CryptAccessibility]>([:])
+    private let setTypes = Mutex<[String: Set<ObjectIdentifier>]>([:])
+    private let typed = Mutex<[String: any Sendable]>([:])
 
     init(_ defect: Defect) { self.defect = defect }
 
@@ -190,6 +225,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
                 key.key.count > 1024 ? key.key : String(decoding: key.key.utf8.prefix(1024), as: UTF8.self)
             case .cutsLongNames: String(key.key.prefix(1024))
             case .acceptsEmptyName: key.key.isEmpty ? "empty" : key.key
+            case .acceptsNulAtEnd: key.key.hasSuffix("\0") ? "a" : key.key
             case .accessibilityIsPartOfTheName: key.accessibility.rawValue + key.key.prefix(900)
             default: key.key
             }
@@ -210,20 +246,39 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             locked {}
             return try base.get(key)
         }
+        let typeName = "\(Array(key.key.utf8)) \(Value.self)"
+        if defect == .cachesTyped, let cached = typed.withLock({ $0[typeName] }), let value = cached as? Value {
+            return value
+        }
+        if defect == .othersAreNil, let raw = try base.rawValue(named: key.key), !isEnvelope(raw) { return nil }
         let value: Value?
         do {
-            value = try base.get(name(key))
+            if defect == .decodesUnderReadLock {
+                value = try withLock { () throws(CryptError) in try base.get(key) }
+            } else {
+                value = try base.get(name(key))
+            }
         } catch {
             guard let replacement = try replacement(for: error, key.key) else { return nil }
             throw replacement
         }
         if defect == .missingThrows, value == nil { throw CryptError(.unavailable(.inputOutput), .get, key: key.key) }
         if defect == .givesOnce { try base.delete(name(key)) }
+        if defect == .cachesTyped, let value { typed.withLock { $0[typeName] = value } }
         let isEmptyString = (value as? String)?.isEmpty ?? false
         return defect == .emptyStringIsAbsent && isEmptyString ? nil : value
     }
 
     private func replacement(for error: CryptError, _ name: String) throws -> CryptError? {
+        var error = error
+        if defect == .operationIsOpen { error.operation = .open }
+        if defect == .omitsName { error.key = nil }
+        if defect == .keepsCodingPath, name == "wallet", error.code == .undecodable,
+            var failure = error.underlying as? CodingFailure
+        {
+            failure.codingPath = "s3cr3t-marker"
+            error.underlying = failure
+        }
         guard error.code == .undecodable, defect == .undecodableIsNil || defect == .leaksInErrors else { return error }
         guard defect == .leaksInErrors else { return nil }
         var leaking = error
@@ -233,11 +288,25 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
 
     func set<Value>(_ value: Value, for key: CryptKey<Value>) throws {
         if defect == .encodesUnderLock { return try locked { try base.set(value, for: key) } }
+        if defect == .encodesUnderWriterLock { return try withLock { try base.set(value, for: key) } }
+        if defect == .decodesUnderReadLock { withLock {} }
+        accessibilities.withLock { $0[key.key] = key.accessibility }
+        setTypes.withLock { _ = $0[key.key, default: []].insert(ObjectIdentifier(Value.self)) }
+        typed.withLock { $0["\(Array(key.key.utf8)) \(Value.self)"] = nil }
+        let others = defect == .restoresOthers ? try others(key.key) : []
+        defer { restore(others) }
+        if defect == .setsInTwoSteps, key.key == "pair" {
+            try base.delete(key)
+            sched_yield()
+        }
         if defect == .deleteAllKeepsSome, key.accessibility == .afterFirstUnlockThisDeviceOnly {
             seen.withLock { $0.append("#" + key.key) }
         }
         if let text = value as? String { seen.withLock { $0.append(text) } }
-        guard try !swallows((value as? Data)?.count ?? 0, isThere: base.contains(name(key))) else { return }
+        // Only these defects look: the error of a name that is not valid would be that of contains.
+        let looks = defect == .keepsFirstValue || defect == .limitOffByOne && value is Data
+        let isThere = try looks && base.contains(name(key))
+        guard try !swallows((value as? Data)?.count ?? 0, isThere: isThere) else { return }
         if try setsSomethingElse(value, for: key) { return }
         do {
             try base.set(value, for: name(key))
@@ -259,7 +328,36 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             return true
         case .createsAnything:
             do { return try base.createIfAbsent(value, for: name(key)) } catch { return false }
+        case .acceptsNulAtEnd, .countsCharacters: return try base.createIfAbsent(value, for: key)
         case .createsUnderLock: return try locked { try base.createIfAbsent(value, for: key) }
+        case .createsUnderOwnLock: return try withLock { try base.createIfAbsent(value, for: key) }
+        case .createsByAccessibility:
+            let known = accessibilities.withLock { $0[key.key] }
+            if known == nil || known == key.accessibility { return try base.createIfAbsent(value, for: key) }
+            try base.set(value, for: key)
+            return true
+        case .createsNoNil:
+            if let text = value as? String?, text == nil { return true }
+            return try base.createIfAbsent(value, for: key)
+        case .createsLeaking:
+            do {
+                return try base.createIfAbsent(value, for: key)
+            } catch {
+                var error = error
+                if error.code == .unencodable { error.detail = "s3cr3t-marker" }
+                throw error
+            }
+        case .createsAnySize:
+            do { return try base.createIfAbsent(value, for: key) } catch {
+                if error.code == .tooLarge { return true }
+                throw error
+            }
+        case .createsInTwoSteps where key.key.hasPrefix("created."):
+            if try base.contains(key) { return false }
+            // Another thread may run between both steps, also on a single processor.
+            sched_yield()
+            try base.set(value, for: key)
+            return true
         default:
             return try base.createIfAbsent(value, for: name(key))
         }
@@ -276,7 +374,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             try base.set(String(text.prefix { $0 != "\0" }), for: CryptKey(key: key.key))
         case (.tearsPairs, let pair as [Int]) where pair.count == 2 && pair[0] > 0:
             try base.set([pair[0], pair[1] - 1], for: CryptKey(key: key.key))
-        case (.losesOneOfMany, _) where key.key == "2.5":
+        case (.losesOneOfMany, _) where key.key == "number.55":
             break
         case (.buriesDeleted, _) where seen.withLock({ $0.contains("#" + key.key) }):
             break
@@ -292,12 +390,13 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         case .forgetsSet: return true
         case .keepsFirstValue: return isThere
         case .refusesTheLargest:
-            if sizeInBytes > 16 << 20 - 64 { throw CryptError(.tooLarge, .set) }
+            if sizeInBytes > 16 << 20 - 64 { throw CryptError(.tooLarge, .set, key: "large") }
             return false
         case .refusesLargeValues:
             if sizeInBytes > 100_000 { throw CryptError(.tooLarge, .set) }
             return false
         case .acceptsAnySize: return sizeInBytes > 16 << 20
+        case .limitOffByOne: return sizeInBytes > 16 << 20 - 16 && sizeInBytes < 16 << 20 && isThere
         case .losesConcurrentSets: return isBusy.withLock { swap(&$0, with: true) }
         default: return false
         }
@@ -312,6 +411,9 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         if defect == .deletesByType {
             do { if try base.get(key) == nil { return } } catch { if error.code == .undecodable { return } }
         }
+        if defect == .decodesUnderReadLock || defect == .encodesUnderWriterLock { withLock {} }
+        typed.withLock { $0 = [:] }
+        setTypes.withLock { $0[key.key] = nil }
         try base.delete(name(key))
         if defect == .buriesDeleted { seen.withLock { $0.append("#" + key.key) } }
     }
@@ -319,6 +421,9 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
     func contains<Value>(_ key: CryptKey<Value>) throws -> Bool {
         let isThere = try base.contains(name(key))
         if defect == .containsIsAlwaysTrue { return true }
+        if defect == .containsByAccessibility, let known = accessibilities.withLock({ $0[key.key] }) {
+            return isThere && known == key.accessibility
+        }
         if defect == .containsByType {
             do { return try base.get(name(key)) != nil } catch { return false }
         }
@@ -333,6 +438,9 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
 
     func deleteAll() throws {
         if defect == .deleteAllDoesNothing { return }
+        typed.withLock { $0 = [:] }
+        accessibilities.withLock { $0 = [:] }
+        setTypes.withLock { $0 = [:] }
         if defect == .deleteAllKeepsSome {
             let kept = seen.withLock { Set($0) }
             for name in try base.keys() where !kept.contains("#" + name) { try base.deleteValue(named: name) }
@@ -345,6 +453,12 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
     func keys() throws -> [String] {
         switch defect {
         case .keysUnsorted: try base.keys().reversed()
+        case .keysOfOneAccessibility:
+            try base.keys().filter { name in accessibilities.withLock { $0[name] } != .whenPasscodeSetThisDeviceOnly }
+        case .keysTwice:
+            try base.keys().flatMap { name in
+                Array(repeating: name, count: max(1, setTypes.withLock { $0[name]?.count ?? 1 }))
+            }
         case .keysInTextOrder: try base.keys().sorted()
         case .keysInOrderOfUTF16: try base.keys().sorted { $0.utf16.lexicographicallyPrecedes($1.utf16) }
         default: try base.keys()
@@ -354,6 +468,13 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
     func rawValue(named name: String) throws -> [UInt8]? {
         switch defect {
         case .rawValueIsAlwaysNil: nil
+        case .rawOfOneAccessibility where accessibilities.withLock({ $0[name] }) == .afterFirstUnlock: nil
+        case .emptyRawIsNil where try base.rawValue(named: name) == []: nil
+        case .rawValidates:
+            try base.rawValue(named: name).map { bytes in
+                guard isEnvelope(bytes) else { throw CryptError(.undecodable, .get, key: name) }
+                return bytes
+            }
         case .acceptsRawNames where !isValid(name): nil
         case .codesRawValues: try base.rawValue(named: name).map { [0] + $0 }
         default: try base.rawValue(named: name)
@@ -362,12 +483,23 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
 
     func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws {
         var bytes = bytes
+        let others = defect == .restoresOthersRaw ? try others(name) : []
+        defer { restore(others) }
+        typed.withLock { $0 = [:] }
+        if defect == .setsRawInTwoSteps, name == "pair" {
+            try base.deleteValue(named: name)
+            sched_yield()
+        }
+        if defect == .refusesLongRawNames, name.utf8.count == 1024 { throw CryptError(.invalidKey, .set, key: name) }
         switch defect {
+        case .setRawRefusesOthers where !bytes.isEmpty && bytes.count < 1 << 20 && !isEnvelope(bytes):
+            throw CryptError(.unencodable, .set, key: name)
+        case .setRawKeepsOther where accessibilities.withLock({ $0[name] ?? accessibility }) != accessibility: return
         case .acceptsRawNames where !isValid(name): return
         case .acceptsAnyRawSize where bytes.count > 16 << 20: bytes = []
         case .keepsFirstRawValue where bytes.count < 1 << 20:
             if try base.rawValue(named: name) != nil { return }
-        case .codesRawValues where bytes.count < 1 << 20: bytes.removeFirst()
+        case .codesRawValues where bytes.count < 1 << 20: bytes = Array(bytes.dropFirst())
         default: break
         }
         try base.setRawValue(bytes, named: name, accessibility: accessibility)
@@ -383,7 +515,45 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
     }
 
     func deleteValue(named name: String) throws {
+        typed.withLock { $0 = [:] }
         if defect == .acceptsRawNames, !isValid(name) { return }
         try base.deleteValue(named: name)
+    }
+
+    private func isEnvelope(_ bytes: [UInt8]) -> Bool {
+        do {
+            _ = try ValueEnvelope(decoding: bytes)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    private func withLock<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+        lock.lock()
+        defer { lock.unlock() }
+        return try body()
+    }
+
+    /// The present values of the secrets that the checks change by two threads, but for one.
+    private func others(_ name: String) throws -> [(name: String, bytes: [UInt8]?)] {
+        guard ["first", "second"].contains(name) else { return [] }
+        let other = name == "first" ? "second" : "first"
+        return [(other, try base.rawValue(named: other))]
+    }
+
+    private func restore(_ others: [(name: String, bytes: [UInt8]?)]) {
+        for (name, bytes) in others {
+            sched_yield()
+            do {
+                if let bytes {
+                    try base.setRawValue(bytes, named: name, accessibility: .whenUnlocked)
+                } else {
+                    try base.deleteValue(named: name)
+                }
+            } catch {
+                Issue.record(error)
+            }
+        }
     }
 }

@@ -138,8 +138,8 @@ extension ConformanceSuite where Subject == any FileStoring {
 }
 
 extension ConformanceSuite where Subject == any CryptStoring {
-    /// The promises of a secret store; some need ``ConformanceCapability/keyListing`` or
-    /// ``ConformanceCapability/rawValues``.
+    /// The promises of a secret store; some need ``ConformanceCapability/keyListing``,
+    /// ``ConformanceCapability/rawValues`` or ``ConformanceCapability/creationIfAbsent``.
     public static var secretStore: Self { Self("store of secrets", ConformanceChecks.secretStore) }
 }
 

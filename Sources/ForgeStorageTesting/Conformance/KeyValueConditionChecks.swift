@@ -45,8 +45,13 @@ extension ConformanceChecks {
     private typealias Check = ConformanceCheck<KeyValueStoreUnderTest>
 
     /// A condition that a check needs.
-    static func condition<Condition>(_ condition: Condition?, _ name: String) throws -> Condition {
-        guard let condition else { throw ConformanceViolation("\(name) is nil") }
+    static func condition<Condition>(
+        _ condition: Condition?, _ name: String, file: StaticString = #fileID, line: UInt = #line
+    ) throws -> Condition {
+        guard let condition else {
+            throw ConformanceViolation(
+                "\(name) is nil: set it, or leave out its capability in having:", file: file, line: line)
+        }
         return condition
     }
 

@@ -54,57 +54,98 @@ enum SecretSamples {
         }
     }
 
-    /// A value whose coding reads a store, from another thread so that a lock of any kind is noticed.
-    struct Asking: Codable, Sendable {
-        private static let stores = Mutex<[Int: any CryptStoring]>([:])
+    /// A value whose encoded form has a coding key that is part of the value.
+    struct Wallet<Content: Codable & Sendable>: Codable, Sendable {
+        private struct Name: CodingKey {
+            let stringValue: String
+            var intValue: Int? { nil }
 
-        let id: Int
-
-        /// Calls `body` with a value that reads `store`.
-        static func asking(_ store: any CryptStoring, _ body: (Asking) throws -> Void) throws {
-            let id = Int.random(in: 0 ... .max)
-            stores.withLock { $0[id] = store }
-            defer { _ = stores.withLock { $0.removeValue(forKey: id) } }
-            try body(Asking(id: id))
+            init(stringValue: String) { self.stringValue = stringValue }
+            init?(intValue: Int) { nil }
         }
 
-        private init(id: Int) { self.id = id }
+        let name: String
+        let content: Content
+
+        init(name: String, content: Content) { (self.name, self.content) = (name, content) }
 
         init(from decoder: any Decoder) throws {
-            id = try decoder.singleValueContainer().decode(Int.self)
-            try ask()
+            let container = try decoder.container(keyedBy: Name.self)
+            guard let key = container.allKeys.first else { throw ConformanceViolation("a wallet without a name") }
+            (name, content) = (key.stringValue, try container.decode(Content.self, forKey: key))
         }
 
         func encode(to encoder: any Encoder) throws {
-            try ask()
+            var container = encoder.container(keyedBy: Name.self)
+            try container.encode(content, forKey: Name(stringValue: name))
+        }
+    }
+
+    /// A value whose coding makes a call, if one is registered.
+    struct Asking: Codable, Sendable {
+        private static let calls = Mutex<[Int: @Sendable () -> Void]>([:])
+
+        let id: Int
+
+        init() { id = Int.random(in: 0 ... .max) }
+
+        /// Calls `body`, in which the coding of this value calls `call`: on another thread, so that a lock of any kind is
+        /// noticed, and then on its own, so that what it stores would be lost with a lock that can be taken twice.
+        func asking(_ call: @escaping @Sendable () -> Void, during body: () throws -> Void) rethrows {
+            Self.calls.withLock { $0[id] = call }
+            defer { _ = Self.calls.withLock { $0.removeValue(forKey: id) } }
+            try body()
+        }
+
+        init(from decoder: any Decoder) throws {
+            id = try decoder.singleValueContainer().decode(Int.self)
+            ask()
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            ask()
             var container = encoder.singleValueContainer()
             try container.encode(id)
         }
 
-        private func ask() throws {
-            guard let store = Self.stores.withLock({ $0[id] }) else { return }
-            let (finished, failures) = (DispatchSemaphore(value: 0), Failures())
+        private func ask() {
+            guard let call = Self.calls.withLock({ $0[id] }) else { return }
+            let finished = DispatchSemaphore(value: 0)
             DispatchQueue(label: "ConformanceCheck").async {
-                do {
-                    _ = try store.get(ConformanceChecks.secretToken)
-                } catch {
-                    failures.append("\(error)")
-                }
+                call()
                 finished.signal()
             }
             finished.wait()
-            if let failure = failures.all.first { throw ConformanceViolation("get(auth.access): got \(failure)") }
+            call()
         }
     }
 
-    /// The failures of several threads.
-    final class Failures: Sendable {
+    /// Texts of several threads.
+    final class Texts: Sendable {
         private let list = Mutex<[String]>([])
 
-        func append(_ failure: String) {
-            list.withLock { $0.append(failure) }
+        func append(_ text: String) {
+            list.withLock { $0.append(text) }
         }
 
         var all: [String] { list.withLock { $0 } }
     }
+}
+
+// MARK: Names
+
+extension SecretSamples {
+    /// Names that every call accepts, each of them another.
+    static let names = [
+        "../x", "/etc/passwd", "a/b", "a", "A", "a.b", ".", "..", "~", "/", "%00", "%2e%2e", "%41", "#lock", "con",
+        "\n",
+        "a\nb", "\t", " ", " a", "a ", "'; DROP", "\\", "*", "\u{FEFF}a", "🔑", "\u{E9}", "e\u{301}",
+        String(repeating: "n", count: 255), String(repeating: "n", count: 1024),
+        String(repeating: "\u{E9}", count: 512),
+    ]
+
+    /// Names that every call refuses: empty, of more than 1,024 bytes (1,025 and 600 Characters), with a NUL.
+    static let invalidNames = [
+        "", String(repeating: "n", count: 1025), String(repeating: "\u{E9}", count: 600), "a\u{0}b", "a\u{0}", "\u{0}",
+    ]
 }

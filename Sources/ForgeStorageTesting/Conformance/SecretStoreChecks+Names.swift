@@ -1,6 +1,4 @@
-import ForgeCoding
 import ForgeCrypt
-import Foundation
 
 extension ConformanceChecks {
     static let secretNames: [ConformanceCheck<any CryptStoring>] = [
@@ -10,11 +8,7 @@ extension ConformanceChecks {
             for index in names.indices { try expectValue(index, of: names, in: store) }
         },
         ConformanceCheck("a name with a special meaning elsewhere is an ordinary name") { store in
-            let names = [
-                "../x", "/etc/passwd", "a/b", "a", ".", "..", "~", "%00", "%2e%2e", "#lock", "con", "\n", "'; DROP",
-                "\\", "*", "🔑", String(repeating: "n", count: 1024),
-                String(repeating: "\u{E9}", count: 512),
-            ]
+            let names = SecretSamples.names
             for (index, name) in names.enumerated() { try store.set(index, for: CryptKey(key: name)) }
             for (index, name) in names.enumerated() {
                 try expectValue(index, of: names, in: store)
@@ -24,95 +18,31 @@ extension ConformanceChecks {
             }
         },
         ConformanceCheck("a name that is empty, too long or holds a NUL is refused by every call") { store in
-            for name in invalidNames {
+            for name in SecretSamples.invalidNames {
                 let (key, shown) = (CryptKey<String>(key: name), name.escaped)
-                try await expectSecretError(.invalidKey, "get(\(shown))") { try store.get(key) }
-                try await expectSecretError(.invalidKey, "set(\(shown))") { try store.set("v", for: key) }
-                try await expectSecretError(.invalidKey, "delete(\(shown))") { try store.delete(key) }
-                try await expectSecretError(.invalidKey, "contains(\(shown))") { try store.contains(key) }
+                try expectSecretError(.invalidKey, .get, name, "get(\(shown))") { try store.get(key) }
+                try expectSecretError(.invalidKey, .set, name, "set(\(shown))") { try store.set("v", for: key) }
+                try expectSecretError(.invalidKey, .delete, name, "delete(\(shown))") { try store.delete(key) }
+                try expectSecretError(.invalidKey, .contains, name, "contains(\(shown))") { try store.contains(key) }
             }
         },
         ConformanceCheck("keys lists every name in byte order", needs: [.keyListing]) { store in
             try expectEqual(try store.keys(), [], "keys of nothing")
             // Neither the order of Strings, which composes é, nor that of UTF-16, where the last two change places.
             let names = ["B", "a", "b", "e\u{301}", "z", "\u{E9}", "\u{FF5E}", "\u{1F600}"]
-            for name in ["a/1"] + names.reversed() { try store.set(1, for: CryptKey(key: name)) }
+            let accessibilities = CryptAccessibility.allCases
+            for (index, name) in (["a/1"] + names.reversed()).enumerated() {
+                let accessibility = accessibilities[index % accessibilities.count]
+                try store.set("text", for: CryptKey(key: name, accessibility: accessibility))
+                try store.set(1, for: CryptKey(key: name, accessibility: accessibility))
+            }
             try store.delete(CryptKey<Int>(key: "a/1"))
             let keys = try store.keys()
             try expect(
                 keys.map { Array($0.utf8) } == names.map { Array($0.utf8) },
-                "keys(): expected \(names.map(\.escaped)), got \(keys.map(\.escaped))")
+                "keys() of secrets of every accessibility, each set as text and as a number: "
+                    + "expected \(shown(names)), got \(shown(keys))")
         },
-    ]
-
-    static let secretRawValues: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("raw values are those that the typed calls read and write", needs: [.rawValues]) { store in
-            try expectEqual(try store.rawValue(named: "auth.access"), nil, "raw value of nothing")
-            try store.set("token", for: secretToken)
-            guard let raw = try store.rawValue(named: "auth.access") else {
-                throw ConformanceViolation("no raw value of a secret that was set")
-            }
-            try store.setRawValue(raw, named: "auth.refresh", accessibility: .whenUnlocked)
-            try expectEqual(try store.get(secretRefresh), "token", "get of a raw value")
-            try store.deleteValue(named: "auth.refresh")
-            try store.deleteValue(named: "auth.refresh")
-            try expectEqual(try store.get(secretRefresh), nil, "get after deleting by name")
-        },
-        ConformanceCheck("the calls for raw values refuse the names that the others refuse", needs: [.rawValues]) {
-            store in
-            let bytes = try ValueCoder().encode("value")
-            for name in invalidNames {
-                let shown = name.escaped
-                try await expectSecretError(.invalidKey, "rawValue(named: \(shown))") {
-                    try store.rawValue(named: name)
-                }
-                try await expectSecretError(.invalidKey, "setRawValue(named: \(shown))") {
-                    try store.setRawValue(bytes, named: name, accessibility: .whenUnlocked)
-                }
-                try await expectSecretError(.invalidKey, "deleteValue(named: \(shown))") {
-                    try store.deleteValue(named: name)
-                }
-            }
-        },
-        ConformanceCheck("a raw value replaces the one before", needs: [.rawValues]) { store in
-            try store.set("first", for: secretToken)
-            try store.set("second", for: secretRefresh)
-            guard let raw = try store.rawValue(named: secretRefresh.key) else {
-                throw ConformanceViolation("rawValue(named: auth.refresh): expected bytes, got nil")
-            }
-            try store.setRawValue(raw, named: secretToken.key, accessibility: .whenUnlocked)
-            try expectEqual(try store.get(secretToken), "second", "get(auth.access) after setRawValue")
-        },
-        ConformanceCheck("raw values are those of the value coder", needs: [.rawValues]) { store in
-            let bytes = try ValueCoder().encode("value")
-            try store.setRawValue(bytes, named: secretToken.key, accessibility: .whenUnlocked)
-            try expectEqual(try store.get(secretToken), "value", "get(auth.access) of a value that ValueCoder encoded")
-            try store.set("value", for: secretRefresh)
-            let raw = try store.rawValue(named: secretRefresh.key)
-            try expect(raw == bytes, "rawValue(named: auth.refresh): expected the bytes of ValueCoder, got others")
-        },
-        ConformanceCheck("an encoded value of exactly 16 MiB is accepted", needs: [.rawValues]) { store in
-            // The envelope is as long around every value of more than 65,535 bytes.
-            let sizeAround = try ValueCoder().encode(Data(count: 1 << 16)).count - (1 << 16)
-            let key = CryptKey<Data>(key: "large")
-            try store.set(Data(count: 16 << 20 - sizeAround), for: key)
-            let size = try store.rawValue(named: key.key)?.count
-            try expectEqual(size, 16 << 20, "the size of rawValue(named: large)")
-        },
-        ConformanceCheck("a raw value of more than 16 MiB is refused, and the old one is kept", needs: [.rawValues]) {
-            store in
-            try store.set("small", for: secretToken)
-            let bytes = [UInt8](repeating: 0, count: 16 << 20 + 1)
-            try await expectSecretError(.tooLarge, "setRawValue(16 MiB and a byte)") {
-                try store.setRawValue(bytes, named: secretToken.key, accessibility: .whenUnlocked)
-            }
-            try expectEqual(try store.get(secretToken), "small", "get(auth.access) after")
-        },
-    ]
-
-    /// Names that every call refuses: empty, of more than 1,024 bytes (1,025 and 600 Characters), with a NUL.
-    private static let invalidNames = [
-        "", String(repeating: "n", count: 1025), String(repeating: "\u{E9}", count: 600), "a\u{0}b",
     ]
 
     /// Checks that a name has its index as value, and otherwise says whose value it has.

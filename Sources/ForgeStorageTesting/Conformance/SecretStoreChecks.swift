@@ -1,7 +1,5 @@
-import Dispatch
 public import ForgeCrypt
 import Foundation
-import Synchronization
 
 extension ConformanceChecks {
     /// The promises of a secret store; each check needs a new, empty store.
@@ -109,13 +107,22 @@ extension ConformanceChecks {
             try expectEqual(try store.get(secretToken), nil, "get of the one before")
         },
         ConformanceCheck("the name alone identifies a secret, not the accessibility") { store in
-            try store.set("a", for: CryptKey<String>(key: "k", accessibility: .afterFirstUnlock))
-            let other = CryptKey<String>(key: "k", accessibility: .whenUnlockedThisDeviceOnly)
-            try expectEqual(try store.get(other), "a", "get with another accessibility")
-            try store.set("b", for: other)
-            try expectEqual(try store.get(CryptKey<String>(key: "k")), "b", "get after setting with another")
-            try store.delete(CryptKey<String>(key: "k"))
-            try expectEqual(try store.contains(other), false, "contains(k) with another accessibility after delete(k)")
+            for accessibility in CryptAccessibility.allCases {
+                for other in CryptAccessibility.allCases where other != accessibility {
+                    let key = CryptKey<String>(key: "k", accessibility: accessibility)
+                    let otherKey = CryptKey<String>(key: "k", accessibility: other)
+                    let after = "after set(k, \(accessibility))"
+                    try store.set("a", for: key)
+                    try expectEqual(try store.get(otherKey), "a", "get(k, \(other)) \(after)")
+                    try expectEqual(try store.contains(otherKey), true, "contains(k, \(other)) \(after)")
+                    try store.set("b", for: otherKey)
+                    try expectEqual(try store.get(key), "b", "get(k, \(accessibility)) \(after) and set(k, \(other))")
+                    try store.delete(key)
+                    try expectEqual(
+                        try store.contains(otherKey), false,
+                        "contains(k, \(other)) after set(k, \(other)) and delete(k, \(accessibility))")
+                }
+            }
         },
         ConformanceCheck("every accessibility is accepted") { store in
             for accessibility in CryptAccessibility.allCases {
@@ -125,16 +132,6 @@ extension ConformanceChecks {
             }
         },
     ]
-
-    @discardableResult
-    static func expectSecretError<Result>(
-        _ code: CryptError.Code, _ what: String, file: StaticString = #fileID, line: UInt = #line,
-        _ body: () throws -> Result
-    ) async throws -> CryptError {
-        let error = try await expectError(CryptError.self, "\(what): \(code)", file: file, line: line) { try body() }
-        try expectEqual(error.code, code, "\(what): the code of \(error)", file: file, line: line)
-        return error
-    }
 }
 
 extension ConformanceChecks {
@@ -151,44 +148,48 @@ extension ConformanceChecks {
             try expectEqual(try store.get(secretToken), "third", "get after delete")
         },
         ConformanceCheck(
-            "createIfAbsent keeps a stored nil and a value of another type", needs: [.creationIfAbsent]
+            "createIfAbsent keeps a stored nil, and a value of another type or accessibility",
+            needs: [.creationIfAbsent]
         ) { store in
             let optional = CryptKey<String?>(key: "optional")
-            try store.set(nil, for: optional)
+            try expectEqual(try store.createIfAbsent(nil, for: optional), true, "createIfAbsent(nil, for: optional)")
             try expectEqual(try store.createIfAbsent("value", for: optional), false, "createIfAbsent over a stored nil")
-            guard let kept = try store.get(optional) else { throw ConformanceViolation("the stored nil is gone") }
-            try expectEqual(kept, nil, "get of the stored nil")
+            guard let kept = try store.get(optional) else {
+                throw ConformanceViolation(
+                    "get(optional) after createIfAbsent(nil): expected a stored nil, got no value")
+            }
+            try expectEqual(kept, nil, "get(optional) of the stored nil")
             try store.set("text", for: secretToken)
             let number = CryptKey<Int>(key: secretToken.key)
             try expectEqual(
                 try store.createIfAbsent(1, for: number), false, "createIfAbsent(auth.access as Int) over a String")
-            try expectEqual(try store.get(secretToken), "text", "get of the other type")
+            for accessibility in CryptAccessibility.allCases {
+                let other = CryptKey<String>(key: secretToken.key, accessibility: accessibility)
+                try expectEqual(
+                    try store.createIfAbsent("other", for: other), false,
+                    "createIfAbsent(auth.access, \(accessibility)) over one \(secretToken.accessibility)")
+            }
+            try expectEqual(try store.get(secretToken), "text", "get(auth.access) after createIfAbsent")
         },
         ConformanceCheck("createIfAbsent refuses what set refuses", needs: [.creationIfAbsent]) { store in
-            try await expectSecretError(.invalidKey, "createIfAbsent without a name") {
-                try store.createIfAbsent("value", for: CryptKey(key: ""))
+            for name in SecretSamples.invalidNames {
+                try expectSecretError(.invalidKey, .set, name, "createIfAbsent(\(name.escaped))") {
+                    try store.createIfAbsent("value", for: CryptKey(key: name))
+                }
             }
             let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
-            try await expectSecretError(.unencodable, "createIfAbsent") {
-                try store.createIfAbsent(SecretSamples.Refusing(text: "s3cr3t-marker"), for: key)
+            let error = try expectSecretError(.unencodable, .set, key.key, "createIfAbsent(refusing)") {
+                try store.createIfAbsent(SecretSamples.Refusing(text: marker), for: key)
             }
+            try expectNoMarker(in: error, "the error of createIfAbsent(refusing), .unencodable,")
             try expectEqual(try store.contains(key), false, "contains(refusing) after the refused createIfAbsent")
         },
-        ConformanceCheck(
-            "of concurrent createIfAbsent calls exactly one stores its value", needs: [.creationIfAbsent]
-        ) { store in
-            for round in 0..<4 {
-                let key = CryptKey<Int>(key: "created.\(round)")
-                let winners = Mutex<[Int]>([])
-                let failures = inParallel(4) { thread in
-                    guard try store.createIfAbsent(thread, for: key) else { return }
-                    winners.withLock { $0.append(thread) }
-                }
-                try expectEqual(failures, [], "failures")
-                let stored = winners.withLock { $0 }
-                try expectEqual(stored.count, 1, "calls that stored a value")
-                try expectEqual(try store.get(key), stored.first, "get")
+        ConformanceCheck("createIfAbsent refuses a value of more than 16 MiB", needs: [.creationIfAbsent]) { store in
+            let key = CryptKey<Data>(key: "large")
+            try expectSecretError(.tooLarge, .set, key.key, "createIfAbsent(large) of more than 16 MiB") {
+                try store.createIfAbsent(Data(count: 16 << 20 + 1), for: key)
             }
+            try expectEqual(try store.contains(key), false, "contains(large) after the refused createIfAbsent")
         },
     ]
 }
@@ -232,7 +233,9 @@ extension ConformanceChecks {
             let key = CryptKey<String?>(key: "optional")
             try expect(try store.get(key) == nil, "get before set")
             try store.set(nil, for: key)
-            guard let stored = try store.get(key) else { throw ConformanceViolation("a stored nil reads as absent") }
+            guard let stored = try store.get(key) else {
+                throw ConformanceViolation("get(optional) after set(nil): expected a stored nil, got no value")
+            }
             try expectEqual(stored, nil, "get")
             try expectEqual(try store.contains(key), true, "contains(optional) of a stored nil")
         },
@@ -244,7 +247,8 @@ extension ConformanceChecks {
             for number in stride(from: 0, to: 100, by: 3) { try store.delete(CryptKey<Int>(key: "number.\(number)")) }
             for number in 0..<100 {
                 let expected = number % 3 == 0 ? nil : number
-                try expectEqual(try store.get(CryptKey<Int>(key: "number.\(number)")), expected, "number.\(number)")
+                try expectEqual(
+                    try store.get(CryptKey<Int>(key: "number.\(number)")), expected, "get(number.\(number))")
             }
         },
     ]
@@ -254,144 +258,10 @@ extension ConformanceChecks {
     ) throws {
         let key = CryptKey<Value>(key: "value")
         try store.set(value, for: key)
-        guard try store.get(key) == value else { throw ConformanceViolation("\(value) did not come back") }
-    }
-}
-
-extension ConformanceChecks {
-    static let secretFailures: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("a value of another type is undecodable, not absent, and is kept") { store in
-            try store.set("text", for: secretToken)
-            let error = try await expectSecretError(.undecodable, "get as an account") {
-                try store.get(CryptKey<SecretSamples.Account>(key: secretToken.key))
-            }
-            try expectEqual(error.key, secretToken.key, "the key of the error")
-            try expectEqual(try store.get(secretToken), "text", "get after")
-        },
-        ConformanceCheck("a value that cannot be encoded is refused, and the old one is kept") { store in
-            let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
-            try store.set(SecretSamples.Refusing(text: "fine"), for: key)
-            try await expectSecretError(.unencodable, "set") {
-                try store.set(SecretSamples.Refusing(text: marker), for: key)
-            }
-            try expectEqual(try store.get(key)?.text, "fine", "get after")
-            try expectEqual(try store.contains(key), true, "contains(refusing) after the refused set")
-        },
-        ConformanceCheck("a value of more than 16 MiB is refused, and the old one is kept") { store in
-            let key = CryptKey<Data>(key: "large")
-            try store.set(Data("small".utf8), for: key)
-            try await expectSecretError(.tooLarge, "set") { try store.set(Data(count: 16 << 20 + 1), for: key) }
-            try expectEqual(try store.get(key), Data("small".utf8), "get after")
-        },
-        ConformanceCheck("no error shows a value, however it is printed") { store in
-            let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
-            let unencodable = try await expectSecretError(.unencodable, "set") {
-                try store.set(SecretSamples.Refusing(text: marker), for: key)
-            }
-            try store.set(marker, for: secretToken)
-            let undecodable = try await expectSecretError(.undecodable, "get as a choice") {
-                try store.get(CryptKey<SecretSamples.Choice>(key: secretToken.key))
-            }
-            let asRefusing = try await expectSecretError(.undecodable, "get as a type that quotes") {
-                try store.get(CryptKey<SecretSamples.Quoting>(key: secretToken.key))
-            }
-            try expectNoMarker(in: unencodable, "the error of set(refusing), .unencodable,")
-            try expectNoMarker(in: undecodable, "the error of get(auth.access as Choice), .undecodable,")
-            try expectNoMarker(in: asRefusing, "the error of get(auth.access as Quoting), .undecodable,")
-        },
-        ConformanceCheck("no reflection of the store shows a value") { store in
-            try store.set(marker, for: secretToken)
-            try store.set(Data(marker.utf8), for: CryptKey(key: "data"))
-            try expectNoMarker(in: store, "the store")
-            try expectEqual(try store.get(secretToken), marker, "get")
-        },
-    ]
-
-    /// A secret to search for in everything printable.
-    private static let marker = "s3cr3t-marker"
-
-    private static func expectNoMarker(in subject: Any, _ what: String) throws {
-        var dumped = ""
-        dump(subject, to: &dumped)
-        let shown = [
-            ("description", String(describing: subject)), ("reflection", String(reflecting: subject)), ("dump", dumped),
-        ]
-        for (form, text) in shown where showsMarker(text) {
-            let properties = Mirror(reflecting: subject).children.filter { showsMarker("\($0.value)") }.map {
-                $0.label ?? "?"
-            }
-            let place = properties.isEmpty ? "" : " in the property " + properties.joined(separator: ", ")
-            throw ConformanceViolation("\(what) shows the value in its \(form)\(place)")
-        }
-    }
-
-    /// Whether a text has the marker, or its bytes as an array prints or dumps them.
-    private static func showsMarker(_ text: String) -> Bool {
-        let numbers = marker.utf8.prefix(6).map(String.init)
-        let lines = text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }
-        return text.contains(marker) || text.contains(numbers.joined(separator: ", "))
-            || lines.joined().contains("- " + numbers.joined(separator: "- "))
-    }
-
-    // MARK: Concurrency
-
-    static let secretConcurrency: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("the code of a value can use the store while the value is set and read") { store in
-            try store.set("other", for: secretToken)
-            try SecretSamples.Asking.asking(store) { value in
-                let key = CryptKey<SecretSamples.Asking>(key: "asking")
-                try store.set(value, for: key)
-                try expectEqual(try store.get(key)?.id, value.id, "get(asking), whose init(from:) reads auth.access")
-            }
-        },
-        ConformanceCheck(
-            "the code of a value can use the store while the value is created", needs: [.creationIfAbsent]
-        ) { store in
-            try SecretSamples.Asking.asking(store) { value in
-                let key = CryptKey<SecretSamples.Asking>(key: "asking")
-                try expectEqual(try store.createIfAbsent(value, for: key), true, "createIfAbsent(asking)")
-            }
-        },
-        ConformanceCheck("values set by concurrent threads are all kept") { store in
-            let failures = inParallel(4) { thread in
-                for number in 0..<8 { try store.set(thread * 100 + number, for: CryptKey(key: "\(thread).\(number)")) }
-            }
-            try expectEqual(failures, [], "failures")
-            for thread in 0..<4 {
-                for number in 0..<8 {
-                    let value = try store.get(CryptKey<Int>(key: "\(thread).\(number)"))
-                    try expectEqual(value, thread * 100 + number, "\(thread).\(number)")
-                }
-            }
-        },
-        ConformanceCheck("a value that is read while it is replaced is the old one or the new one") { store in
-            let key = CryptKey<[Int]>(key: "pair")
-            try store.set([0, 0], for: key)
-            let failures = inParallel(4) { thread in
-                for number in 1...16 {
-                    if thread < 2 {
-                        try store.set([number, number], for: key)
-                    } else {
-                        guard let pair = try store.get(key), pair.count == 2, pair[0] == pair[1] else {
-                            throw ConformanceViolation("torn or absent")
-                        }
-                    }
-                }
-            }
-            try expectEqual(failures, [], "failures")
-        },
-    ]
-
-    /// Runs `body` on several threads concurrently and returns the descriptions of their errors.
-    static func inParallel(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) -> [String] {
-        let failures = SecretSamples.Failures()
-        DispatchQueue.concurrentPerform(iterations: count) { thread in
-            do {
-                try body(thread)
-            } catch {
-                failures.append("\(error)")
-            }
-        }
-        return failures.all
+        let stored = try store.get(key)
+        let isSame = stored == value
+        try expect(
+            isSame, "get(value) after set(\(shown(value))): expected the same, got \(stored.map { shown($0) } ?? "nil")"
+        )
     }
 }

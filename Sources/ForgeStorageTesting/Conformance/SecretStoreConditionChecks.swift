@@ -15,65 +15,74 @@ extension ConformanceSuite where Subject == SecretStoreLocation {
 
 extension ConformanceChecks {
     /// The promises of a secret store under conditions that the location provides. Each check needs a new, empty location.
+    ///
+    /// Every call is made under each condition; those beyond the required ones only if the store supports them.
     public static let secretStoreConditions: [ConformanceCheck<SecretStoreLocation>] = [
         Check("a secret that does not fit on a full device is refused, and the others are kept", needs: [.limitedSpace])
         {
             location in
-            let store = try location.open()
-            for name in ["a", "b"] { try store.set("old", for: key(name)) }
+            let (store, values) = (try filledStore(location), filled)
             try condition(location.fillDevice, "fillDevice")()
             let large = String(repeating: "x", count: 100_000)
-            for name in ["a", "new"] {
-                let error = try await expectError(CryptError.self, "set(\(name)) of 100,000 bytes on a full device") {
-                    try store.set(large, for: key(name))
-                }
-                try expectEqual(error.code, .noSpace, "the code of \(error)")
-                try expectEqual(error.operation, .set, "the operation of \(error)")
-                try expectEqual(error.key, name, "the name of \(error)")
-                try expectKept(["a": "old", "b": "old", "new": nil], location, store, "set(\(name)) on a full device")
+            for call in SecretCall.changes(large) where call.operation == .set && call.changes(values) {
+                let circumstance = "with 100,000 bytes on a full device"
+                let error = try expectFailure(of: call, store, [.noSpace], circumstance)
+                try expect(
+                    error.code == .unsupported || error.isOutOfSpace,
+                    "\(call.text) \(circumstance): expected isOutOfSpace, got \(error)")
+                try expectKept(values, location, store, "\(call.text) \(circumstance)")
             }
         },
         Check("on a read-only device secrets are read, and every change is an error", needs: [.readOnlyDevice]) {
             location in
-            let store = try location.open()
-            for name in ["a", "b"] { try store.set("old", for: key(name)) }
+            let (store, values) = (try filledStore(location), filled)
             try condition(location.makeReadOnly, "makeReadOnly")()
             for store in [store, try location.open()] {
-                for (call, change) in changes {
-                    try await expectError(CryptError.self, "\(call) on a read-only device") { try change(store) }
-                    try expectKept(
-                        ["a": "old", "b": "old", "new": nil], location, store, "\(call) on a read-only device")
+                for call in SecretCall.changes("newer") where call.changes(values) {
+                    try expectFailure(of: call, store, [.unavailable], "on a read-only device")
+                    try expectKept(values, location, store, "\(call.text) on a read-only device")
                 }
             }
         },
         Check("a secret that cannot be read is an error and never absent, and is kept", needs: [.failingDevice]) {
             location in
             let setFailing = try condition(location.setFailing, "setFailing")
-            for name in ["a", "b"] { try location.open().set("old", for: key(name)) }
-            var expected: [String: String?] = ["a": "old", "b": "old", "new": nil]
-            try setFailing(true)
-            do {
-                // A store that was opened before may have the secrets in memory.
-                try useOnFailingDevice(try location.open(), &expected)
-            } catch is CryptError {
-                // It may read when it is opened.
+            for change in SecretCall.changes("newer") {
+                var values = filled
+                try filledStore(location)
+                try setFailing(true)
+                do {
+                    // A store that was opened before may have the secrets in memory.
+                    let store = try location.open()
+                    for call in SecretCall.reads(["a", "b", "new"]) + [change] {
+                        try expectEffectOrFailure(of: call, on: &values, in: store)
+                    }
+                } catch let error as CryptError {
+                    // It may read when it is opened.
+                    try expectCode(of: error, [.unavailable], "open() on a failing device")
+                }
+                try setFailing(false)
+                let store = try location.open()
+                try expectKept(values, location, store, "\(change.text) on a failing device")
+                try store.set("newer", for: CryptKey(key: "a"))
+                values["a"] = "newer"
+                try expectKept(values, location, store, "set(a) after the failures")
+                try store.deleteAll()
             }
-            try setFailing(false)
-            let store = try location.open()
-            try expectKept(expected, location, store, "calls on a failing device")
-            try store.set("newer", for: key("a"))
-            try expectKept(["a": "newer"], location, store, "set(a) after the failures")
         },
         Check("a place that belongs to another user is not written to", needs: [.foreignOwner]) { location in
-            let store = try location.open()
-            for name in ["a", "b"] { try store.set("old", for: key(name)) }
+            let (store, values) = (try filledStore(location), filled)
             try condition(location.giveAway, "giveAway")()
-            for store in [store, try location.open()] {
-                for (call, change) in changes {
-                    let error = try await expectError(CryptError.self, "\(call) in a place of another user") {
-                        try change(store)
-                    }
-                    try expectEqual(error.code, .insecureFile, "the code of \(error)")
+            let codes: [FailureKind] = [.insecureFile, .unavailable]
+            var stores = [store]
+            do {
+                stores.append(try location.open())
+            } catch let error as CryptError {
+                try expectCode(of: error, codes, "open() in a place of another user")
+            }
+            for store in stores {
+                for call in SecretCall.changes("newer") where call.changes(values) {
+                    try expectFailure(of: call, store, codes, "in a place of another user")
                 }
             }
         },
@@ -81,43 +90,88 @@ extension ConformanceChecks {
 
     private typealias Check = ConformanceCheck<SecretStoreLocation>
 
-    private static func key(_ name: String) -> CryptKey<String> { CryptKey(key: name) }
+    /// A group of codes.
+    private enum FailureKind: String {
+        case noSpace, insecureFile, unavailable
 
-    private static let changes: [(call: String, body: @Sendable (any CryptStoring) throws -> Void)] = [
-        ("set(a)", { try $0.set("new", for: key("a")) }), ("set(new)", { try $0.set("new", for: key("new")) }),
-        ("delete(a)", { try $0.delete(key("a")) }), ("deleteAll()", { try $0.deleteAll() }),
-    ]
+        func contains(_ code: CryptError.Code) -> Bool { caseName(of: code) == rawValue }
+    }
 
-    /// Calls a store whose reads fail; each call throws or has its effect.
-    private static func useOnFailingDevice(_ store: any CryptStoring, _ expected: inout [String: String?]) throws {
+    private static let filled = ["a": "old", "b": "old"]
+
+    /// A store with ``filled``.
+    @discardableResult
+    private static func filledStore(_ location: SecretStoreLocation) throws -> any CryptStoring {
+        let store = try location.open()
+        for (name, value) in filled { try store.set(value, for: CryptKey(key: name)) }
+        return store
+    }
+
+    /// Expects an error with one of these codes, and the operation and name of the call.
+    @discardableResult
+    private static func expectFailure(
+        of call: SecretCall, _ store: any CryptStoring, _ kinds: [FailureKind], _ circumstance: String,
+        file: StaticString = #fileID, line: UInt = #line
+    ) throws -> CryptError {
+        let result: String
         do {
-            try expectEqual(try store.get(key("a")), "old", "get(a) on a failing device")
-        } catch is CryptError {}
+            result = try call.perform(store)
+        } catch let error as CryptError {
+            try expectError(error, of: call, kinds, circumstance, file: file, line: line)
+            return error
+        }
+        throw ConformanceViolation(
+            "\(call.text) \(circumstance): expected a CryptError, got \(result)", file: file, line: line)
+    }
+
+    /// Expects the effect of a call, or an error.
+    private static func expectEffectOrFailure(
+        of call: SecretCall, on values: inout SecretCall.Values, in store: any CryptStoring,
+        file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        let circumstance = "on a failing device"
         do {
-            try expectEqual(try store.contains(key("a")), true, "contains(a) on a failing device")
-        } catch is CryptError {}
-        for (call, change) in changes {
-            do {
-                try change(store)
-            } catch is CryptError {
-                continue
-            }
-            switch call {
-            case "set(a)": expected["a"] = .some("new")
-            case "set(new)": expected["new"] = .some("new")
-            case "delete(a)": expected["a"] = .some(nil)
-            default: expected = ["a": nil, "b": nil, "new": nil]
-            }
+            try call.expectEffect(on: &values, in: store, circumstance, file: file, line: line)
+        } catch let error as CryptError {
+            try expectError(error, of: call, [.unavailable], circumstance, file: file, line: line)
         }
     }
 
-    /// Expects these values from a store and from one that is opened now.
-    private static func expectKept(
-        _ values: [String: String?], _ location: SecretStoreLocation, _ store: any CryptStoring, _ call: String
+    private static func expectError(
+        _ error: CryptError, of call: SecretCall, _ kinds: [FailureKind], _ circumstance: String, file: StaticString,
+        line: UInt
     ) throws {
-        for (which, store) in [("", store), (" of a store opened now", try location.open())] {
-            for (name, value) in values.sorted(by: { $0.key < $1.key }) {
-                try expectEqual(try store.get(key(name)), value, "get(\(name))\(which) after \(call)")
+        if call.needs != nil, error.code == .unsupported { return }
+        let what = "\(call.text) \(circumstance)"
+        try expectCode(of: error, kinds, what, file: file, line: line)
+        try expect(
+            error.operation == call.operation && error.key == call.name,
+            "\(what): expected an error with the operation .\(call.operation) and the key \(call.name ?? "nil"), "
+                + "got .\(error.operation) and \(error.key ?? "nil"): \(error)", file: file, line: line)
+    }
+
+    private static func expectCode(
+        of error: CryptError, _ kinds: [FailureKind], _ what: String, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        let expected = kinds.map { ".\($0.rawValue)" }.joined(separator: " or ")
+        try expect(
+            kinds.contains { $0.contains(error.code) },
+            "\(what): expected an error with the code \(expected), got .\(caseName(of: error.code)): \(error)",
+            file: file, line: line)
+    }
+
+    /// Expects that a store, and one that is opened now, have exactly these values.
+    private static func expectKept(
+        _ values: SecretCall.Values, _ location: SecretStoreLocation, _ store: any CryptStoring, _ call: String
+    ) throws {
+        var values = values
+        for (which, store) in [("after", store), ("by a store opened after", try location.open())] {
+            for read in SecretCall.reads(["a", "b", "new"]) {
+                do {
+                    try read.expectEffect(on: &values, in: store, "\(which) \(call)")
+                } catch let error as CryptError where read.needs != nil && error.code == .unsupported {
+                    continue
+                }
             }
         }
     }

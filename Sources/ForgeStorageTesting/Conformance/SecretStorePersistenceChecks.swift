@@ -1,4 +1,6 @@
+import ForgeCoding
 public import ForgeCrypt
+import Foundation
 
 /// A place where secrets are kept, initially empty, which stores open, and the conditions that checks can bring it into.
 ///
@@ -7,18 +9,19 @@ public struct SecretStoreLocation: Sendable {
     /// Opens the store, also while another one is open, as another process or object does.
     public let open: @Sendable () throws -> any CryptStoring
 
-    /// Leaves less than 64 KiB free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
+    /// Leaves less than 64 KiB free on the device, so that a value of 100,000 bytes does not fit, for the check that needs
+    /// ``ConformanceCapability/limitedSpace``.
     public var fillDevice: (@Sendable () throws -> Void)?
 
     /// Makes the device read-only, for the check that needs ``ConformanceCapability/readOnlyDevice``.
     public var makeReadOnly: (@Sendable () throws -> Void)?
 
     /// Makes reads of the device fail, or lets them succeed again, for the check that needs
-    /// ``ConformanceCapability/failingDevice``.
+    /// ``ConformanceCapability/failingDevice``. Writes and opening may fail too.
     public var setFailing: (@Sendable (_ fails: Bool) throws -> Void)?
 
     /// Makes another user the owner of the place, such as the directory of the store, for the check that needs
-    /// ``ConformanceCapability/foreignOwner``.
+    /// ``ConformanceCapability/foreignOwner``. Opening the store there may throw.
     public var giveAway: (@Sendable () throws -> Void)?
 
     /// Creates a location without conditions.
@@ -28,8 +31,8 @@ public struct SecretStoreLocation: Sendable {
 }
 
 extension ConformanceSuite where Subject == SecretStoreLocation {
-    /// The promises of a persistent secret store; some need ``ConformanceCapability/keyListing`` or
-    /// ``ConformanceCapability/creationIfAbsent``.
+    /// The promises of a persistent secret store; some need ``ConformanceCapability/keyListing``,
+    /// ``ConformanceCapability/rawValues`` or ``ConformanceCapability/creationIfAbsent``.
     public static var secretStorePersistence: Self {
         Self("store of secrets, reopened", ConformanceChecks.secretStorePersistence)
     }
@@ -55,18 +58,59 @@ extension ConformanceChecks {
                 let reopened = try location.open()
                 for size in sizes {
                     let value = try reopened.get(key("size \(size)"))
-                    try expect(value == text(size), "get(size \(size)): expected the value, got \(value?.count ?? -1)")
+                    let found = value.map { "\($0.utf8.count) bytes" } ?? "nil"
+                    try expect(value == text(size), "get(size \(size)): expected the \(size) bytes, got \(found)")
                 }
             }
         },
-        ConformanceCheck("names survive reopening byte for byte, in order", needs: [.keyListing]) { location in
-            let names = ["a", "a.b", "A", "\u{E9}", "e\u{301}", "/", "..", String(repeating: "n", count: 255)]
-            let store = try location.open()
-            for name in names { try store.set("of " + name, for: key(name)) }
+        ConformanceCheck("names survive reopening byte for byte") { location in
+            let (store, names) = (try location.open(), SecretSamples.names)
+            for (index, name) in names.enumerated() { try store.set("\(index)", for: key(name)) }
             let reopened = try location.open()
-            for name in names { try expectEqual(try reopened.get(key(name)), "of " + name, "get(\(name))") }
-            let expected = names.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
-            try expectEqual(try reopened.keys().map { Array($0.utf8) }, expected, "keys()")
+            for (index, name) in names.enumerated() {
+                try expectEqual(try reopened.get(key(name)), "\(index)", "get(\(name.escaped))")
+            }
+        },
+        ConformanceCheck("keys lists the names in byte order after reopening", needs: [.keyListing]) { location in
+            let store = try location.open()
+            for name in SecretSamples.names { try store.set("of " + name, for: key(name)) }
+            let names = try location.open().keys()
+            let expected = SecretSamples.names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+            try expect(
+                names.map { Array($0.utf8) } == expected.map { Array($0.utf8) },
+                "keys(): expected \(shown(expected)), got \(shown(names))")
+        },
+        ConformanceCheck("values of every kind survive reopening, also a stored nil") { location in
+            let (none, empty) = (CryptKey<String?>(key: "nil"), CryptKey<Data>(key: "no bytes"))
+            let (number, account) = (CryptKey<Double>(key: "number"), CryptKey<SecretSamples.Account>(key: "account"))
+            let ada = SecretSamples.Account(name: "Ada", tokens: ["a": [1, 2]], role: .member(level: 3), nickname: nil)
+            let store = try location.open()
+            try store.set(nil, for: none)
+            try store.set(Data(), for: empty)
+            try store.set(0.1, for: number)
+            try store.set(ada, for: account)
+            let reopened = try location.open()
+            guard let kept = try reopened.get(none) else {
+                throw ConformanceViolation("get(nil): expected a stored nil, got no value")
+            }
+            try expectEqual(kept, nil, "get(nil)")
+            try expectEqual(try reopened.get(empty), Data(), "get(no bytes)")
+            try expectEqual(try reopened.get(number), 0.1, "get(number)")
+            try expectEqual(try reopened.get(account), ada, "get(account)")
+        },
+        ConformanceCheck("raw values of 0 bytes to 16 MiB survive reopening", needs: [.rawValues]) { location in
+            let values = [[], [0xFF], [UInt8](repeating: 1, count: 16 << 20)]
+            let store = try location.open()
+            for bytes in values {
+                try store.setRawValue(bytes, named: "\(bytes.count)", accessibility: .afterFirstUnlock)
+            }
+            let reopened = try location.open()
+            for bytes in values {
+                let found = try reopened.rawValue(named: "\(bytes.count)")
+                let size = found.map { "\($0.count)" } ?? "nil"
+                try expect(
+                    found == bytes, "rawValue(named: \(bytes.count)): expected these \(bytes.count) bytes, got \(size)")
+            }
         },
         ConformanceCheck("the last of several writes of a name survives reopening") { location in
             for value in ["a longer value", "short", "another value that is longer than the first"] {
@@ -118,34 +162,70 @@ extension ConformanceChecks {
             try expectEqual(try second.get(key("a")), "after", "get(a) of the second store after set(a) of the first")
             try expectEqual(try second.get(key("b")), nil, "get(b) of the second store after delete(b) of the first")
         },
-        ConformanceCheck("only one of two stores creates a secret", needs: [.creationIfAbsent]) { location in
-            let (first, second) = (try location.open(), try location.open())
-            try expect(try first.createIfAbsent("first", for: key("a")), "createIfAbsent of the first: expected true")
-            try expect(
-                try !second.createIfAbsent("second", for: key("a")), "createIfAbsent of the second: expected false")
-            try expectEqual(try second.get(key("a")), "first", "get(a)")
+        ConformanceCheck("a store acts on what another one has changed since its own last call") { location in
+            try expectTurns(location, nil)
         },
-        ConformanceCheck("concurrent writes of several stores over one location are all kept") { location in
-            let stores = try (0..<4).map { _ in try location.open() }
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for (writer, store) in stores.enumerated() {
-                    group.addTask {
-                        for number in 0..<10 { try store.set("\(number)", for: key("\(writer).\(number)")) }
-                    }
-                }
-                try await group.waitForAll()
-            }
-            let store = try location.open()
-            for writer in 0..<4 {
-                for number in 0..<10 {
-                    let name = "\(writer).\(number)"
-                    try expectEqual(try store.get(key(name)), "\(number)", "get(\(name))")
-                }
-            }
+        ConformanceCheck(
+            "a store lists what another one has changed since its own last call", needs: [.keyListing]
+        ) { location in
+            try expectTurns(location, .keyListing)
+        },
+        ConformanceCheck(
+            "the calls for raw values act on what another store has changed, and others on what they change",
+            needs: [.rawValues]
+        ) { location in
+            try expectTurns(location, .rawValues)
+        },
+        ConformanceCheck(
+            "createIfAbsent acts on what another store has changed, and others on what it creates",
+            needs: [.creationIfAbsent]
+        ) { location in
+            try expectTurns(location, .creationIfAbsent)
+        },
+        ConformanceCheck("only one of two stores creates a secret", needs: [.creationIfAbsent]) { location in
+            try await expectOneCreator(of: (try location.open(), try location.open()))
+        },
+        ConformanceCheck("concurrent changes of two stores over one location are all kept") { location in
+            try await expectIndependence(of: (try location.open(), try location.open()), .typed)
         },
     ]
 
     private static func key(_ name: String) -> CryptKey<String> { CryptKey(key: name) }
 
     private static func text(_ count: Int) -> String { String(repeating: "\u{7A}", count: count) }
+
+    /// Expects the effect of each call of a store right after each change by another one, where the first has set or looked
+    /// for the secret before; then expects that the second one, and a third that is opened now, read the result. Only pairs
+    /// with a call that needs `capability`, and none that needs another, are made; if it is nil, the pairs of required calls.
+    private static func expectTurns(_ location: SecretStoreLocation, _ capability: ConformanceCapability?) throws {
+        func isPart(_ call: SecretCall) -> Bool { call.needs == nil || call.needs == capability }
+        let reads = SecretCall.reads(["a", "new"]).filter(isPart)
+        let changes = (SecretCall.changes("1") + [.set("a", "2")]).filter(isPart)
+        var values: SecretCall.Values = [:]
+        for isPresent in [true, false] {
+            for change in changes {
+                for call in changes + reads where capability == nil || [change.needs, call.needs].contains(capability) {
+                    let (first, second) = (try location.open(), try location.open())
+                    try first.deleteAll()
+                    values = [:]
+                    var before = "after deleteAll()"
+                    if isPresent {
+                        let set = SecretCall.set("a", "1")
+                        try set.expectEffect(on: &values, in: first, before)
+                        before = "after \(set.text)"
+                    }
+                    for read in reads { try read.expectEffect(on: &values, in: first, before) }
+                    try change.expectEffect(on: &values, in: second, "by another store, \(before)")
+                    before += " and \(change.text) by another store"
+                    try call.expectEffect(on: &values, in: first, before)
+                    before += " and \(call.text)"
+                    for read in reads {
+                        try read.expectEffect(on: &values, in: second, "by the other store, \(before)")
+                    }
+                    let third = try location.open()
+                    for read in reads { try read.expectEffect(on: &values, in: third, "by a store opened \(before)") }
+                }
+            }
+        }
+    }
 }

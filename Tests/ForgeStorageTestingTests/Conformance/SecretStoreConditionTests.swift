@@ -3,6 +3,7 @@ import ForgeCrypt
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -22,13 +23,34 @@ struct SecretStoreConditionTests {
         let report = await ConformanceSuite.secretStoreConditions.run(on: "\(defect)") {
             CarelessSecrets.location(defect)
         }
-        #expect(report.violations.map(\.check) == [defect.rawValue], "\(report)")
+        #expect(report.violations.map(\.check) == [defect.check], "\(report)")
     }
 
     @Test("have a defect each")
     func completeness() {
-        let planted = CarelessSecrets.Defect.allCases.map(\.rawValue)
+        let planted = CarelessSecrets.Defect.allCases.map(\.check)
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
+    }
+
+    @Test("pass for a store with the required calls only", arguments: checks)
+    func required(_ check: ConformanceCheck<SecretStoreLocation>) async throws {
+        try await check.run(on: CarelessSecrets.location(nil) { RequiredSecrets(base: $0) })
+    }
+
+    @Test(
+        "pass for a store that refuses to open in a place of another user",
+        arguments: [CryptError.Code.insecureFile, .unavailable(.inputOutput)])
+    func refusedOpen(_ code: CryptError.Code) async throws {
+        let check = try #require(Self.checks.first { $0.description == CarelessSecrets.Defect.trustsOthers.check })
+        try await check.run(
+            on: CarelessSecrets.location(nil) { store in
+                do {
+                    _ = try store.contains(CryptKey<String>(key: "a"))
+                } catch {
+                    throw CryptError(code, .open)
+                }
+                return store
+            })
     }
 
     @Test("never pass for a location that offers nothing")
@@ -45,12 +67,25 @@ struct SecretStoreConditionTests {
 
 /// A vault with one defect that shows under a condition, to test that the corresponding check fails.
 final class CarelessSecrets: CryptStoring {
-    /// The description of the check that must fail.
-    enum Defect: String, CaseIterable, Sendable {
-        case acceptsWhenFull = "a secret that does not fit on a full device is refused, and the others are kept"
-        case hidesReadOnly = "on a read-only device secrets are read, and every change is an error"
-        case missesUnreadable = "a secret that cannot be read is an error and never absent, and is kept"
-        case trustsOthers = "a place that belongs to another user is not written to"
+    enum Defect: CaseIterable, Sendable {
+        case acceptsWhenFull, createsWhenFull, listsRefused
+        case hidesReadOnly, createsOnReadOnly, setsRawOnReadOnly
+        case missesUnreadable, createsUnreadable, listsNothing, missesRaw, callsItDamage, omitsName
+        case trustsOthers, createsForOthers, setsRawForOthers
+
+        /// The description of the check that must fail.
+        var check: String {
+            switch self {
+            case .acceptsWhenFull, .createsWhenFull, .listsRefused:
+                "a secret that does not fit on a full device is refused, and the others are kept"
+            case .hidesReadOnly, .createsOnReadOnly, .setsRawOnReadOnly:
+                "on a read-only device secrets are read, and every change is an error"
+            case .missesUnreadable, .createsUnreadable, .listsNothing, .missesRaw, .callsItDamage, .omitsName:
+                "a secret that cannot be read is an error and never absent, and is kept"
+            case .trustsOthers, .createsForOthers, .setsRawForOthers:
+                "a place that belongs to another user is not written to"
+            }
+        }
     }
 
     private static let url = URL(filePath: "/app/secrets/vault")
@@ -58,6 +93,7 @@ final class CarelessSecrets: CryptStoring {
     private let base: VaultCrypt
     private let device: InMemoryFileSystem
     private let defect: Defect?
+    private let refused = Mutex<Set<String>>([])
 
     private init(_ defect: Defect?, _ device: InMemoryFileSystem, _ key: SymmetricKey) throws {
         base = try VaultCrypt(at: Self.url, key: key, fileSystem: device)
@@ -66,9 +102,12 @@ final class CarelessSecrets: CryptStoring {
     }
 
     /// A location with a defect or, as the control, without any, and with every condition.
-    static func location(_ defect: Defect?, _ options: InMemoryFileSystem.Options = .init()) -> SecretStoreLocation {
+    static func location(
+        _ defect: Defect?, _ options: InMemoryFileSystem.Options = .init(),
+        open: @escaping @Sendable (any CryptStoring) throws -> any CryptStoring = { $0 }
+    ) -> SecretStoreLocation {
         let (device, key) = (InMemoryFileSystem(options: options), VaultKey.random())
-        var location = SecretStoreLocation { try CarelessSecrets(defect, device, key) }
+        var location = SecretStoreLocation { try open(CarelessSecrets(defect, device, key)) }
         location.fillDevice = { try device.setQuota(.init(sizeInBytes: device.usage().sizeInBytes)) }
         location.makeReadOnly = { try device.setReadOnly(true) }
         location.setFailing = { device.readError = $0 ? FileSystemError(.read, .ioError) : nil }
@@ -79,23 +118,82 @@ final class CarelessSecrets: CryptStoring {
     }
 
     func get<Value>(_ key: CryptKey<Value>) throws -> Value? {
+        try read(.missesUnreadable, nil) { () throws(CryptError) in try base.get(key) }
+    }
+
+    func contains<Value>(_ key: CryptKey<Value>) throws -> Bool {
         do {
-            return try base.get(key)
+            return try base.contains(key)
         } catch {
-            if defect == .missesUnreadable, case .unavailable = error.code { return nil }
+            var error = error
+            if defect == .callsItDamage, device.readError != nil { error.code = .tampered }
+            if defect == .omitsName, device.readError != nil { error.key = nil }
             throw error
         }
     }
 
-    func contains<Value>(_ key: CryptKey<Value>) throws -> Bool { try base.contains(key) }
+    func keys() throws -> [String] {
+        let names = try read(.listsNothing, []) { () throws(CryptError) in try base.keys() }
+        return names + refused.withLock { Array($0.subtracting(names)) }
+    }
+
+    func rawValue(named name: String) throws -> [UInt8]? {
+        try read(.missesRaw, nil) { () throws(CryptError) in try base.rawValue(named: name) }
+    }
 
     func set<Value>(_ value: Value, for key: CryptKey<Value>) throws {
-        try change { () throws(CryptError) in try base.set(value, for: key) }
+        do {
+            try change { () throws(CryptError) in try base.set(value, for: key) }
+        } catch {
+            if defect == .listsRefused, error.code == .noSpace { refused.withLock { _ = $0.insert(key.key) } }
+            throw error
+        }
+    }
+
+    func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool {
+        do {
+            return try base.createIfAbsent(value, for: key)
+        } catch {
+            switch (defect, error.code) {
+            case (.createsWhenFull, .noSpace), (.createsForOthers, .insecureFile): return true
+            case (.createsOnReadOnly, .unavailable) where device.readError == nil: return true
+            case (.createsUnreadable, .unavailable) where device.readError != nil: return true
+            default: throw error
+            }
+        }
+    }
+
+    func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws {
+        do {
+            try base.setRawValue(bytes, named: name, accessibility: accessibility)
+        } catch {
+            switch (defect, error.code) {
+            case (.setsRawForOthers, .insecureFile): return
+            case (.setsRawOnReadOnly, .unavailable) where device.readError == nil: return
+            default: throw error
+            }
+        }
     }
 
     func delete<Value>(_ key: CryptKey<Value>) throws { try change { () throws(CryptError) in try base.delete(key) } }
 
+    func deleteValue(named name: String) throws {
+        try change { () throws(CryptError) in try base.deleteValue(named: name) }
+    }
+
     func deleteAll() throws { try change { () throws(CryptError) in try base.deleteAll() } }
+
+    /// Calls `body`; its error is `absent` with the given defect.
+    private func read<Result>(
+        _ hiding: Defect, _ absent: Result, _ body: () throws(CryptError) -> Result
+    ) throws(CryptError) -> Result {
+        do {
+            return try body()
+        } catch {
+            if defect == hiding, case .unavailable = error.code { return absent }
+            throw error
+        }
+    }
 
     private func change(_ body: () throws(CryptError) -> Void) throws(CryptError) {
         do {
@@ -108,4 +206,15 @@ final class CarelessSecrets: CryptStoring {
             }
         }
     }
+}
+
+/// A store with the required calls only.
+private struct RequiredSecrets: CryptStoring {
+    let base: any CryptStoring
+
+    func get<Value>(_ key: CryptKey<Value>) throws -> Value? { try base.get(key) }
+    func set<Value>(_ value: Value, for key: CryptKey<Value>) throws { try base.set(value, for: key) }
+    func delete<Value>(_ key: CryptKey<Value>) throws { try base.delete(key) }
+    func contains<Value>(_ key: CryptKey<Value>) throws -> Bool { try base.contains(key) }
+    func deleteAll() throws { try base.deleteAll() }
 }

@@ -1,0 +1,250 @@
+import ForgeCoding
+import ForgeCrypt
+import Synchronization
+
+/// A call of a store of secrets with its arguments, what it returns and changes, for checks that make every call.
+///
+/// The values are texts; the secrets of the calls are `a` and `new`.
+struct SecretCall: Sendable {
+    /// The values of all secrets of a store, by name.
+    typealias Values = [String: String]
+
+    /// The call with its arguments, as in a violation.
+    let text: String
+
+    /// The capability of stores that implement the call; nil for a required one.
+    var needs: ConformanceCapability?
+
+    /// The operation and the name in the errors of the call.
+    let operation: CryptError.Operation
+    let name: String?
+
+    /// Makes the call; its result as text.
+    let perform: @Sendable (any CryptStoring) throws -> String
+
+    /// Makes the change that the call must make; the result that it must return.
+    let effect: @Sendable (inout Values) -> String
+
+    /// Whether the call must change a store with these values.
+    func changes(_ values: Values) -> Bool {
+        var after = values
+        _ = effect(&after)
+        return after != values
+    }
+
+    /// Makes the call, and expects the result that it must return in a store with `values`, which are changed as it must
+    /// change them unless it throws.
+    func expectEffect(
+        on values: inout Values, in store: any CryptStoring, _ circumstance: String, file: StaticString = #fileID,
+        line: UInt = #line
+    ) throws {
+        let result = try perform(store)
+        let expected = effect(&values)
+        try expect(
+            result == expected, "\(text) \(circumstance): expected \(expected), got \(result)", file: file, line: line)
+    }
+}
+
+extension SecretCall {
+    private static let success = "success"
+
+    /// Every call that changes a store, with `value`.
+    static func changes(_ value: String) -> [SecretCall] {
+        ["a", "new"].flatMap { name in
+            [set(name, value), createIfAbsent(name, value), setRawValue(name, value)]
+        } + [
+            SecretCall(
+                text: "delete(a)", operation: .delete, name: "a",
+                perform: {
+                    try $0.delete(CryptKey<String>(key: "a"))
+                    return success
+                },
+                effect: {
+                    $0["a"] = nil
+                    return success
+                }),
+            SecretCall(
+                text: "deleteValue(named: a)", needs: .rawValues, operation: .delete, name: "a",
+                perform: {
+                    try $0.deleteValue(named: "a")
+                    return success
+                },
+                effect: {
+                    $0["a"] = nil
+                    return success
+                }),
+            SecretCall(
+                text: "deleteAll()", operation: .deleteAll, name: nil,
+                perform: {
+                    try $0.deleteAll()
+                    return success
+                },
+                effect: {
+                    $0 = [:]
+                    return success
+                }),
+        ]
+    }
+
+    /// Every call that reads, for each of `names`.
+    static func reads(_ names: [String]) -> [SecretCall] {
+        names.flatMap { name in [get(name), contains(name), rawValue(name)] } + [
+            SecretCall(
+                text: "keys()", needs: .keyListing, operation: .keys, name: nil, perform: { shown(try $0.keys()) },
+                effect: { shown($0.keys.sorted()) })
+        ]
+    }
+
+    static func set(_ name: String, _ value: String) -> SecretCall {
+        SecretCall(
+            text: "set(\(shown(value)), for: \(name))", operation: .set, name: name,
+            perform: {
+                try $0.set(value, for: CryptKey(key: name))
+                return success
+            },
+            effect: {
+                $0[name] = value
+                return success
+            })
+    }
+
+    private static func createIfAbsent(_ name: String, _ value: String) -> SecretCall {
+        SecretCall(
+            text: "createIfAbsent(\(shown(value)), for: \(name))", needs: .creationIfAbsent, operation: .set,
+            name: name,
+            perform: { "\(try $0.createIfAbsent(value, for: CryptKey(key: name)))" },
+            effect: { values in
+                guard values[name] == nil else { return "false" }
+                values[name] = value
+                return "true"
+            })
+    }
+
+    private static func setRawValue(_ name: String, _ value: String) -> SecretCall {
+        SecretCall(
+            text: "setRawValue(\(shown(value)), named: \(name))", needs: .rawValues, operation: .set, name: name,
+            perform: {
+                try $0.setRawValue(try ValueCoder().encode(value), named: name, accessibility: .whenUnlocked)
+                return success
+            },
+            effect: {
+                $0[name] = value
+                return success
+            })
+    }
+
+    private static func get(_ name: String) -> SecretCall {
+        SecretCall(
+            text: "get(\(name))", operation: .get, name: name,
+            perform: { try $0.get(CryptKey<String>(key: name)).map { shown($0) } ?? "nil" },
+            effect: { $0[name].map { shown($0) } ?? "nil" })
+    }
+
+    private static func contains(_ name: String) -> SecretCall {
+        SecretCall(
+            text: "contains(\(name))", operation: .contains, name: name,
+            perform: { "\(try $0.contains(CryptKey<String>(key: name)))" }, effect: { "\($0[name] != nil)" })
+    }
+
+    private static func rawValue(_ name: String) -> SecretCall {
+        SecretCall(
+            text: "rawValue(named: \(name))", needs: .rawValues, operation: .get, name: name,
+            perform: {
+                try $0.rawValue(named: name).map { shown(try ValueCoder().decode(String.self, from: $0)) } ?? "nil"
+            },
+            effect: { $0[name].map { shown($0) } ?? "nil" })
+    }
+}
+
+// MARK: Races
+
+extension ConformanceChecks {
+    /// How two threads store and delete secrets of their own.
+    struct OwnSecretCalls: Sendable {
+        static let typed = OwnSecretCalls(
+            set: { try $0.set($1, for: CryptKey(key: $2)) }, delete: { try $0.delete(CryptKey<Int>(key: $1)) })
+
+        static let raw = OwnSecretCalls(
+            set: { try $0.setRawValue(try ValueCoder().encode($1), named: $2, accessibility: .whenUnlocked) },
+            delete: { try $0.deleteValue(named: $1) })
+
+        var set: @Sendable (_ store: any CryptStoring, _ value: Int, _ name: String) throws -> Void
+        var delete: @Sendable (_ store: any CryptStoring, _ name: String) throws -> Void
+    }
+
+    /// Expects that what a thread sets and deletes stays so, while another one sets and deletes another secret; each has
+    /// its own of `stores`.
+    static func expectIndependence(of stores: (any CryptStoring, any CryptStoring), _ calls: OwnSecretCalls)
+        async throws
+    {
+        @Sendable func step(_ number: Int, _ name: String, _ store: any CryptStoring) throws {
+            // The state that the step before this one has left.
+            let expected = number % 3 == 0 ? nil : number - 1
+            let value = try store.get(CryptKey<Int>(key: name))
+            try expect(
+                value == expected,
+                "get(\(name)) of the only thread that changes it: expected \(text(expected)), got \(text(value))")
+            if number % 3 == 2 {
+                try calls.delete(store, name)
+            } else {
+                try calls.set(store, number, name)
+            }
+        }
+        let number = Mutex(0)
+        let (first, second) = stores
+        try await overlapping(writers: 1, readers: 1, overlaps: 16) { _, call in
+            try step(call, "first", first)
+        } read: { _ in
+            try step(number.withLock { $0 }, "second", second)
+            number.withLock { $0 += 1 }
+        }
+        let last = number.withLock { $0 }
+        let value = try first.get(CryptKey<Int>(key: "second"))
+        let expected = last % 3 == 0 ? nil : last - 1
+        try expect(value == expected, "get(second) at the end: expected \(text(expected)), got \(text(value))")
+    }
+
+    /// Expects that of two threads that create the same secrets, one creates each; each has its own of `stores`.
+    static func expectOneCreator(of stores: (any CryptStoring, any CryptStoring)) async throws {
+        let current = Mutex(0)
+        let creators = Mutex<[Int: [String]]>([:])
+        @Sendable func create(_ thread: String, in store: any CryptStoring) throws {
+            let number = current.withLock { $0 }
+            let isCreator = try store.createIfAbsent(thread, for: CryptKey(key: "created.\(number)"))
+            creators.withLock { if isCreator { $0[number, default: []].append(thread) } }
+            current.withLock { $0 = max($0, number + 1) }
+        }
+        let (first, second) = stores
+        try await overlapping(writers: 1, readers: 1, overlaps: 16) { _, _ in
+            try create("first", in: first)
+        } read: { _ in
+            try create("second", in: second)
+        }
+        let found = creators.withLock { $0 }
+        for number in 0..<current.withLock({ $0 }) {
+            let call = "createIfAbsent(created.\(number)) by two threads"
+            let creators = found[number] ?? []
+            try expect(creators.count == 1, "\(call): expected true for one of them, got it for \(creators.count)")
+            let value = try first.get(CryptKey<String>(key: "created.\(number)"))
+            try expect(value == creators[0], "\(call): expected the value of the \(creators[0]), got \(text(value))")
+        }
+    }
+
+    /// Expects that a thread which reads a secret always finds a whole value, while another one replaces it.
+    static func expectWholeValues(
+        _ store: any CryptStoring, set: @escaping @Sendable (_ pair: [Int], _ key: CryptKey<[Int]>) throws -> Void
+    ) async throws {
+        let key = CryptKey<[Int]>(key: "pair")
+        try set([0, 0], key)
+        try await overlapping(writers: 1, readers: 1, overlaps: 32) { _, call in
+            try set([call, call], key)
+        } read: { _ in
+            let pair = try store.get(key)
+            try expect(
+                pair?.count == 2 && pair?.first == pair?.last,
+                "get(pair) while it is replaced: expected two equal numbers, got \(text(pair))")
+        }
+    }
+
+    private static func text<Value>(_ value: Value?) -> String { value.map { shown($0) } ?? "nil" }
+}
