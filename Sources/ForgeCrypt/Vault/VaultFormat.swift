@@ -54,10 +54,10 @@ struct VaultHeader: Sendable {
         guard version == Self.version, length == Self.length else {
             // Every version has magic, version, header length, and a checksum in the header's last 32 bytes.
             let isIntact =
-                version > Self.version && length > 44 && Self.hasChecksum(file.prefix(length), length: length)
+                version > Self.version && length > 44 && Self.hasChecksum(file.prefix(length))
             throw isIntact ? VaultFailure(.newerFormat) : VaultFailure(.tampered, "header damaged")
         }
-        guard Self.hasChecksum(file.prefix(length), length: length) else {
+        guard Self.hasChecksum(file.prefix(length)) else {
             throw VaultFailure(.tampered, "header damaged")
         }
         let flags: UInt32 = try reader.integer()
@@ -77,9 +77,8 @@ struct VaultHeader: Sendable {
         guard rest == self.bodyLength else { throw VaultFailure(.tampered, "longer than its header says") }
     }
 
-    private static func hasChecksum(_ header: ArraySlice<UInt8>, length: Int) -> Bool {
-        guard header.count == length else { return false }
-        return SHA256.hash(data: header.dropLast(32)).elementsEqual(header.suffix(32))
+    private static func hasChecksum(_ header: ArraySlice<UInt8>) -> Bool {
+        SHA256.hash(data: header.dropLast(32)).elementsEqual(header.suffix(32))
     }
 
     /// The fields that the key check authenticates.

@@ -53,8 +53,7 @@ struct BinaryPropertyList {
     private init?(_ bytes: [UInt8]) {
         guard bytes.count >= 40 else { return nil }
         func integer(at offset: Int, size: Int) -> Int? {
-            guard (1...8).contains(size), offset >= 0, offset <= bytes.count - size else { return nil }
-            return Int(exactly: bytes[offset..<offset + size].reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
+            Int(exactly: bytes[offset..<offset + size].reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
         }
         let trailer = bytes.count - 32
         let (offsetSize, referenceSize) = (Int(bytes[trailer + 6]), Int(bytes[trailer + 7]))
@@ -63,6 +62,7 @@ struct BinaryPropertyList {
             (1...8).contains(referenceSize),
             count <= bytes.count, root < count, table <= trailer, count <= (trailer - table) / offsetSize
         else { return nil }
+        // The table is within the data.
         var offsets: [Int] = []
         for number in 0..<count {
             guard let offset = integer(at: table + number * offsetSize, size: offsetSize), offset < table else {
