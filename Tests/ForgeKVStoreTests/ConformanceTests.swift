@@ -64,6 +64,26 @@ import Testing
         try await check.run(on: ExpiringKVStore(InMemoryKVStore()))
     }
 
+    @Test(
+        "each store and layer reports its changes", arguments: ConformanceChecks.keyValueStoreChanges,
+        ["memory", "disk", "reactive", "namespaced", "defaults", "migrating", "expiring", "recorded"])
+    func changes(_ check: ConformanceCheck<any KVTransactionalStoring>, of name: String) async throws {
+        let directory = TemporaryDirectory()
+        let base = InMemoryKVStore()
+        let store: any KVTransactionalStoring =
+            switch name {
+            case "memory": base
+            case "disk": try FileKVStore(at: directory.url)
+            case "reactive": ReactiveKVStore(try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem()))
+            case "namespaced": NamespacedKVStore(base, namespace: "n/s")
+            case "defaults": FallbackKVStore(base, defaults: InMemoryKVStore())
+            case "migrating": MigratingKVStore(from: InMemoryKVStore(), to: base)
+            case "expiring": ExpiringKVStore(base)
+            default: RecordingKVStore(base)
+            }
+        try await check.run(on: store)
+    }
+
     @Test("the store on disk keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
     func diskPersistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>) async throws {
         let directory = TemporaryDirectory()

@@ -272,10 +272,15 @@ extension KVChanges {
         guard let second else { return first.resyncingRemovals() }
         let entries = CombinedEntries(scope)
         let subscription = entries.hub.subscribe(to: ChangeHub.Scope(scope))
-        let forwarding = Forwarding([
-            Task { await entries.forward(first, isFirst: true) },
-            Task { await entries.forward(second, isFirst: false) },
-        ])
+        let forwarding = Forwarding(
+            Task {
+                // Until the present entry of a key is known in both stores, its changes wait in the subscriptions.
+                await entries.forwardEntry(second)
+                await withTaskGroup(of: Void.self) { group in
+                    group.addTask { await entries.forward(first, isFirst: true) }
+                    group.addTask { await entries.forward(second, isFirst: false) }
+                }
+            })
         return KVChanges(
             subscription, retaining: forwarding, after: first.handles + second.handles)
     }
@@ -294,13 +299,13 @@ extension KVChanges {
             }, handles: handles)
     }
 
-    /// Tasks that end when it is released.
+    /// A task that ends when it is released.
     final class Forwarding: Sendable {
-        private let tasks: [Task<Void, Never>]
+        private let task: Task<Void, Never>
 
-        init(_ tasks: [Task<Void, Never>]) { self.tasks = tasks }
+        init(_ task: Task<Void, Never>) { self.task = task }
 
-        deinit { for task in tasks { task.cancel() } }
+        deinit { task.cancel() }
     }
 
     /// What two stores have reported.
@@ -317,24 +322,47 @@ extension KVChanges {
 
         func forward(_ changes: KVChanges, isFirst: Bool) async {
             var iterator = changes.makeAsyncIterator()
-            while !Task.isCancelled {
-                do throws(KVStoreError) {
-                    guard let set = try await iterator.nextSet() else { return }
-                    for change in set.changes { receive(change, isFirst) }
-                } catch {
-                    // It is unknown whether a key is present: what was reported last stays.
-                    if !isOfKey { hub.appendAll() }
-                }
-                hub.wake()
+            while !Task.isCancelled, await forwardNext(&iterator, isFirst) {}
+        }
+
+        /// Forwards the changes of the second store until the entry of a key is known.
+        func forwardEntry(_ changes: KVChanges) async {
+            var iterator = changes.makeAsyncIterator()
+            while isOfKey, !Task.isCancelled, last.withLock({ $0.second == nil }), await forwardNext(&iterator, false) {
             }
         }
 
+        /// Forwards the next changes; returns false at the end.
+        private func forwardNext(_ iterator: inout Iterator, _ isFirst: Bool) async -> Bool {
+            do throws(KVStoreError) {
+                guard let set = try await iterator.nextSet() else { return false }
+                if isOfKey {
+                    for change in set.changes { receive(change, isFirst) }
+                } else {
+                    receive(set, isFirst)
+                }
+            } catch {
+                // It is unknown whether a key is present: what was reported last stays.
+                if !isOfKey { hub.appendAll() }
+            }
+            hub.wake()
+            return true
+        }
+
+        /// Reports changes of a prefix together.
+        private func receive(_ set: KVChangeSet, _ isFirst: Bool) {
+            guard !set.changes.isEmpty else { return }
+            var changes: [ChangeHub.Change] = []
+            for change in set.changes {
+                guard isFirst, case .changed(let name, let entry?, _) = change else { return hub.appendAll() }
+                changes.append(ChangeHub.Change(KeyName(name), entry.bytes, entry.revision))
+            }
+            hub.append(changes)
+        }
+
+        /// Reports a change of a key.
         private func receive(_ change: KVChange, _ isFirst: Bool) {
             guard case .changed(let name, let entry, _) = change else { return hub.appendAll() }
-            guard isOfKey else {
-                guard isFirst, let entry else { return hub.appendAll() }
-                return hub.append(ChangeHub.Change(KeyName(name), entry.bytes, entry.revision))
-            }
             last.withLock { last in
                 if isFirst { last.first = .some(entry) } else { last.second = .some(entry) }
                 guard let first = last.first, let second = last.second else { return }

@@ -213,7 +213,7 @@ final class ProcessSettingsStore: Sendable {
         let waiting = waiting
         forwarding.withLock { forwarding in
             guard forwarding == nil, let changes = store.subscribe(to: .prefix("")) else { return }
-            forwarding = KVChanges.Forwarding([Task { await waiting.forward(changes, of: store) }])
+            forwarding = KVChanges.Forwarding(Task { await waiting.forward(changes, of: store) })
         }
         waiting.appendAll(store)
         waiting.wake()

@@ -9,80 +9,315 @@ extension ConformanceSuite where Subject == any KVTransactionalStoring {
 
 extension ConformanceChecks {
     /// The promises of a transactional key-value store that reports its changes. Each check needs a new, empty store.
-    public static let keyValueStoreChanges: [ConformanceCheck<any KVTransactionalStoring>] = [
-        ConformanceCheck("the changes of a key begin with its entry, and are those of its bytes in order") { store in
+    public static let keyValueStoreChanges: [ConformanceCheck<any KVTransactionalStoring>] =
+        reportedChanges + deliveredChanges + changesBesideWriters
+
+    private typealias Check = ConformanceCheck<any KVTransactionalStoring>
+
+    /// A call, by its text.
+    private typealias Call = (call: String, body: (any KVTransactionalStoring) throws -> Void)
+
+    /// Which calls are reported, and how.
+    private static let reportedChanges: [Check] = [
+        Check("the changes of a key begin with its entry or its absence, and are those of its bytes in order") {
+            store in
+            let calls: [(call: String, isChange: Bool, body: (any KVTransactionalStoring) throws -> Void)] = [
+                ("setRawValue([1], named: a)", true, { try $0.setRawValue([1], named: "a") }),
+                ("setRawValue([1], named: a), equal bytes,", false, { try $0.setRawValue([1], named: "a") }),
+                ("setRawValue([2], named: a)", true, { try $0.setRawValue([2], named: "a") }),
+                ("setRawValue([9], named: a2)", false, { try $0.setRawValue([9], named: "a2") }),
+                ("removeValue(named: a)", true, { try $0.removeValue(named: "a") }),
+                ("remove(a), which is absent,", false, { try $0.remove(KVKey<Int>("a")) }),
+                ("commit that sets a to [3]", true, { try $0.batch { $0.append(.set(name: "a", bytes: [3])) } }),
+                ("commit that is refused", false, refusedBatch(setting: "a")),
+                (
+                    "commit that sets a to [5], sets b and removes a", true,
+                    { store in
+                        try store.batch { batch in
+                            batch.append(.set(name: "a", bytes: [5]))
+                            batch.append(.set(name: "b", bytes: [5]))
+                            batch.append(.remove(name: "a"))
+                        }
+                    }
+                ),
+                ("set(a, value: 6)", true, { try $0.set(KVKey<Int>("a"), value: 6) }),
+                ("removeAll()", true, { try $0.removeAll() }),
+                ("setRawValue([7], named: a)", true, { try $0.setRawValue([7], named: "a") }),
+            ]
+            var subscribers = [
+                ("the first subscriber", try subscription(to: .key("a"), in: store), 0),
+                ("the second subscriber", try subscription(to: .key("a"), in: store), 0),
+            ]
+            var expected: [(after: String, entry: KVEntry?)] = [("subscribe(to: .key(a)) of an absent a", nil)]
+            for (index, (call, isChange, body)) in calls.enumerated() {
+                try body(store)
+                if isChange { expected.append((call, try store.entry(named: "a"))) }
+                if index == 0 {
+                    subscribers.append(
+                        ("the subscriber after the first write", try subscription(to: .key("a"), in: store), 1))
+                }
+            }
+            for (subscriber, changes, first) in subscribers {
+                for (call, entry) in expected[first...] {
+                    let text = "the change of a for \(subscriber) after \(call)"
+                    let set = try await nextSet(of: changes, text)
+                    let change = KVChange.changed(name: "a", entry: entry, revision: nil)
+                    try expect(
+                        set.changes == [change], "\(text): expected \(change.text), got \(set.changes.map(\.text))")
+                }
+            }
+        },
+        Check("the changes of a key or a prefix are those of the names with its bytes") { store in
+            let (composed, decomposed) = ("\u{E9}", "e\u{301}")
+            for name in [composed, decomposed] { try store.setRawValue([0], named: name) }
+            let keys = try [composed, decomposed].map { (name: $0, changes: try subscription(to: .key($0), in: store)) }
+            let prefix = try subscription(to: .prefix("e"), in: store)
+            for name in ["b", "E", decomposed, composed, "e", "be"] { try store.setRawValue([1], named: name) }
+            for name in ["e end", decomposed, composed] { try store.setRawValue([2], named: name) }
+            var iterator = prefix.makeAsyncIterator()
+            let found = try await changesBefore("e end", from: &iterator).compactMap(\.bytesOfName)
+            try expectEqual(
+                found, [decomposed, "e"].map { Array($0.utf8) }, "the UTF-8 of the names of the changes of the prefix e"
+            )
+            for (name, changes) in keys {
+                for number: UInt8 in 0...2 {
+                    let text = "change \(number) of the key \(Array(name.utf8))"
+                    let change = try await nextSet(of: changes, text).changes.first
+                    try expectEqual(change?.bytesOfName, Array(name.utf8), "the UTF-8 of the name of \(text)")
+                    try expectEqual(change?.bytes, [number], "the bytes of \(text)")
+                }
+            }
+        },
+        Check("a call that changes nothing is not reported") { store in
             try store.setRawValue([1], named: "a")
-            var changes = try subscribed(to: .key("a"), in: store)
-            try store.setRawValue([2], named: "a")
-            try store.setRawValue([9], named: "a2")
-            try store.removeValue(named: "a")
-            try store.batch { $0.append(.set(name: "a", bytes: [3])) }
-            let expected: [[UInt8]?] = [[1], [2], nil, [3]]
-            for (index, bytes) in expected.enumerated() {
-                let change = try await changes.next()
-                guard case .changed(let name, let entry, _)? = change, name == "a", entry?.bytes == bytes else {
-                    let wanted = bytes.map { "\($0)" } ?? "its removal"
-                    throw ConformanceViolation(
-                        "change \(index) of a: expected \(wanted), got \(change.map { "\($0)" } ?? "the end")")
-                }
+            let calls: [Call] = [
+                ("remove(b), which is absent", { try $0.remove(KVKey<Int>("b")) }),
+                ("removeValue(named: b), which is absent", { try $0.removeValue(named: "b") }),
+                ("commit that is refused", refusedBatch(setting: "a")),
+                ("commit of an empty batch", { try $0.commit(KVBatch()) }),
+            ]
+            for (call, body) in calls {
+                var iterator = try subscription(to: .prefix(""), in: store).makeAsyncIterator()
+                try body(store)
+                try store.setRawValue([1], named: "end")
+                let found = try await changesBefore("end", from: &iterator)
+                try expectEqual(found.map(\.text), [], "the changes of the prefix \"\" after \(call)")
             }
         },
-        ConformanceCheck("the changes of a prefix are those of the names that begin with its bytes") { store in
-            var changes = try subscribed(to: .prefix("e"), in: store)
-            for name in ["b", "E", "e\u{301}", "\u{E9}", "e", "be"] { try store.set(KVKey<Int>(name), value: 1) }
-            try store.set(KVKey<Int>("e end"), value: 1)
-            let found = try await changesBefore("e end", from: &changes).compactMap(\.bytesOfName)
-            let expected = ["e\u{301}", "e"].map { Array($0.utf8) }
-            try expectEqual(found, expected, "the UTF-8 of the names of the changes of the prefix e")
-        },
-        ConformanceCheck("the changes of a batch are reported together") { store in
-            try store.set(KVKey<Int>("c"), value: 1)
-            var changes = try subscribed(to: .prefix(""), in: store)
-            try store.batch { batch in
-                try batch.set(KVKey<Int>("a"), value: 1)
-                try batch.set(KVKey<Int>("b"), value: 1)
-                batch.remove(KVKey<Int>("c"))
-            }
-            let set = try await changes.nextSet()
-            let names = set?.changes.compactMap(\.bytesOfName).map { String(decoding: $0, as: UTF8.self) }
-            try expectEqual(names?.sorted(), ["a", "b", "c"], "the names of the set of changes after a batch")
-        },
-        ConformanceCheck("a change is reported when it is visible to reads") { store in
-            var changes = try subscribed(to: .prefix(""), in: store)
-            let last: UInt8 = 100
-            async let writing: Void = { for value in 1...last { try store.setRawValue([value], named: "a") } }()
-            var reported: UInt8 = 0
-            while reported < last {
-                guard let change = try await changes.next() else {
-                    throw ConformanceViolation("the changes have ended after that to [\(reported)]")
-                }
-                guard case .changed(_, let entry?, _) = change, let value = entry.bytes.first else { continue }
-                let present = try store.rawValue(named: "a")?.first ?? 0
-                try expect(present >= value, "rawValue(named: a) is [\(present)] after the change to [\(value)]")
-                reported = value
-            }
-            try await writing
-        },
-        ConformanceCheck("removeAll is reported for every name, or by a notice to read again") { store in
+        Check("removeAll is reported for every name, or by a notice to read again") { store in
             for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
-            var changes = try subscribed(to: .prefix(""), in: store)
+            var iterator = try subscription(to: .prefix(""), in: store).makeAsyncIterator()
             try store.removeAll()
             try store.set(KVKey<Int>("end"), value: 1)
-            let found = try await changesBefore("end", from: &changes)
+            let found = try await changesBefore("end", from: &iterator)
             let names = Set(found.compactMap(\.bytesOfName))
             try expect(
                 found.contains(.resync) || names == [Array("a".utf8), Array("b".utf8)],
-                "the changes after removeAll(): expected those of a and b, or resync, got \(found)")
+                "the changes after removeAll(): expected those of a and b, or resync, got \(found.map(\.text))")
         },
     ]
 
-    private static func subscribed(
-        to scope: KVScope, in store: any KVTransactionalStoring
-    ) throws -> KVChanges.Iterator {
+    /// A batch that requires a revision which no value has.
+    private static func refusedBatch(setting name: String) -> (any KVTransactionalStoring) throws -> Void {
+        { store in
+            do {
+                try store.batch { batch in
+                    batch.append(.set(name: name, bytes: [4]))
+                    batch.require(name, revision: .max)
+                }
+            } catch let error as KVStoreError where error.code == .conflict {
+                return
+            }
+            throw ConformanceViolation("commit of a batch that requires revision \(UInt64.max) of \(name): not refused")
+        }
+    }
+
+    /// When changes are delivered, and how many.
+    private static let deliveredChanges: [Check] = [
+        Check("a consumer that waits receives the change of every call") { store in
+            let key = KVKey<Int>("a")
+            let calls: [Call] = [
+                ("set(a, value: 1)", { try $0.set(key, value: 1) }),
+                ("remove(a)", { try $0.remove(key) }),
+                ("setRawValue([2], named: a)", { try $0.setRawValue([2], named: "a") }),
+                ("removeValue(named: a)", { try $0.removeValue(named: "a") }),
+                ("commit that sets a", { try $0.batch { $0.append(.set(name: "a", bytes: [3])) } }),
+                ("commit that removes a", { try $0.batch { $0.append(.remove(name: "a")) } }),
+                ("createIfAbsent(a, value: 4)", { _ = try $0.createIfAbsent(key, value: 4) }),
+                ("removeAll()", { try $0.removeAll() }),
+            ]
+            for scope in [KVScope.key("a"), .prefix("a")] {
+                try store.setRawValue([0], named: "a")
+                let changes = try subscription(to: scope, in: store)
+                if case .key = scope { _ = try await nextSet(of: changes, "the first change of \(scope)") }
+                for (call, body) in calls {
+                    let consumer = WaitingConsumer(of: changes)
+                    try body(store)
+                    let text = "nextSet() of \(scope), which waited during \(call)"
+                    let set = try await consumer.set(text)
+                    let bytes = try store.rawValue(named: "a")
+                    // Of a prefix, a removal may be a notice to read again.
+                    if case .prefix = scope, bytes == nil, set.changes == [.resync] { continue }
+                    try expectEqual(set.changes.map(\.bytes), [bytes], "the bytes of the changes from \(text)")
+                    try expectEqual(set.changes.map(\.bytesOfName), [[0x61]], "the UTF-8 of the names from \(text)")
+                }
+            }
+        },
+        Check("the changes end when the consuming task is cancelled") { store in
+            try store.setRawValue([0], named: "a")
+            for scope in [KVScope.key("a"), .prefix("a")] {
+                let changes = try subscription(to: scope, in: store)
+                if case .key = scope { _ = try await nextSet(of: changes, "the first change of \(scope)") }
+                let consumer = WaitingConsumer(of: changes)
+                consumer.cancel()
+                let text = "nextSet() of \(scope), whose task was cancelled"
+                switch try await consumer.result() {
+                case .success(nil): break
+                case .success(let set?): throw ConformanceViolation("\(text): expected nil, got \(set)")
+                case .failure(let error): throw ConformanceViolation("\(text): expected nil, got \(error)")
+                case nil: throw ConformanceViolation("\(text) has not returned within \(Waiting.limit)")
+                }
+            }
+        },
+        Check("beyond the limit of a key the first changes are kept, and the last one arrives") { store in
+            let last: UInt8 = 100
+            for limit in [1, 4] {
+                try store.setRawValue([0], named: "a")
+                let changes = try subscription(to: .key("a", limit: limit), in: store)
+                for value in 1...last { try store.setRawValue([value], named: "a") }
+                var found: [UInt8] = []
+                let scope = "the changes of .key(a, limit: \(limit)) to [0]...[\(last)]"
+                while found.last != last {
+                    let set = try await nextSet(of: changes, "\(scope), after \(found): the next one")
+                    for change in set.changes { found.append(change.bytes?.first ?? .max) }
+                    try expect(
+                        zip(found, found.dropFirst()).allSatisfy(<), "\(scope): expected them in order, got \(found)")
+                }
+                let kept = Array(0..<UInt8(limit - 1))
+                try expect(found.starts(with: kept), "\(scope): expected \(kept) first, got \(found)")
+                // A layer may keep as many as each of its base stores.
+                try expect(
+                    found.count <= 4 * limit,
+                    "\(scope), all made before the first call of next: expected about \(limit), got \(found.count)")
+            }
+        },
+    ]
+
+    /// How changes are reported while they are made.
+    private static let changesBesideWriters: [Check] = [
+        Check("the changes of a batch are reported together") { store in
+            try store.setRawValue([1], named: "c")
+            let changes = try subscription(to: .prefix(""), in: store)
+            try store.batch { batch in
+                batch.append(.set(name: "a", bytes: [1]))
+                batch.append(.set(name: "b", bytes: [1]))
+                batch.append(.remove(name: "c"))
+            }
+            let set = try await nextSet(of: changes, "the changes of a batch")
+            let found = set.changes.compactMap(\.bytesOfName).map { String(decoding: $0, as: UTF8.self) }
+            try expect(
+                found.sorted() == ["a", "b", "c"] || set.changes == [.resync],
+                "the set of changes after a batch: expected those of a, b and c, or resync, got \(set.changes.map(\.text))"
+            )
+
+            let names = (0..<16).map { "n\($0)" }
+            let last: UInt8 = 60
+            var iterator = try subscription(to: .prefix("n"), in: store).makeAsyncIterator()
+            async let writing: Void = {
+                for number in 1...last where !Task.isCancelled {
+                    try store.batch { batch in for name in names { batch.append(.set(name: name, bytes: [number])) } }
+                }
+            }()
+            var reported: UInt8 = 0
+            while reported < last {
+                guard let set = try await iterator.nextSet() else {
+                    throw ConformanceViolation("the changes beside batches have ended after batch \(reported)")
+                }
+                let numbers = set.changes.compactMap(\.bytes?.first)
+                try expectEqual(
+                    Set(set.changes.compactMap { $0.bytesOfName.map { String(decoding: $0, as: UTF8.self) } }),
+                    Set(names), "the names of the set of changes beside batches that set each of them")
+                guard numbers.suffix(names.count).allSatisfy({ $0 == numbers.last }), let number = numbers.last else {
+                    throw ConformanceViolation(
+                        "one set of changes beside batches of 16 names has the numbers \(numbers)")
+                }
+                reported = number
+            }
+            try await writing
+        },
+        Check("no write is missed while a consumer subscribes") { store in
+            let isDone = Flag()
+            async let writing: Void = {
+                var number: UInt64 = 0
+                while !isDone.isSet, !Task.isCancelled {
+                    number += 1
+                    try store.setRawValue(number.bytes, named: "a")
+                }
+            }()
+            for round in 1...24 {
+                var iterator = try subscription(to: .key("a"), in: store).makeAsyncIterator()
+                var last: UInt64?
+                for _ in 1...3 {
+                    guard case .changed(_, let entry, _)? = try await iterator.next() else {
+                        throw ConformanceViolation("subscription \(round) to a has ended after write \(last ?? 0)")
+                    }
+                    let number = UInt64(entry?.bytes ?? [])
+                    try expectEqual(
+                        number, last.map { $0 + 1 } ?? number,
+                        "subscription \(round) to a: the write after \(last ?? 0)")
+                    last = number
+                }
+            }
+            isDone.set()
+            try await writing
+        },
+        Check("beside three writers, changes are reported in the order of the writes, when they are visible") { store in
+            var iterator = try subscription(to: .key("a", limit: 100_000), in: store).makeAsyncIterator()
+            async let writing: Void = {
+                let line = RacingTasks(of: 3)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for writer: UInt64 in 1...3 {
+                        group.addTask {
+                            let end = await line.arrive()
+                            var number: UInt64 = 0
+                            while number < 60 || ContinuousClock.now < end, !Task.isCancelled {
+                                number += 1
+                                try store.setRawValue((number << 8 | writer).bytes, named: "a")
+                            }
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                try store.setRawValue([], named: "a")
+            }()
+            var last: UInt64 = 0
+            while true {
+                guard case .changed(_, let entry, _)? = try await iterator.next() else {
+                    throw ConformanceViolation("the changes of a have ended after revision \(last)")
+                }
+                guard let entry else { continue }
+                try expect(
+                    entry.revision > last, "the change of a to revision \(entry.revision) is reported after \(last)")
+                last = entry.revision
+                let present = try store.entry(named: "a")?.revision ?? 0
+                try expect(
+                    present >= last, "entry(named: a) has revision \(present) after the change to \(last) was reported")
+                if entry.bytes.isEmpty { break }
+            }
+            try await writing
+        },
+    ]
+
+    private static func subscription(to scope: KVScope, in store: any KVTransactionalStoring) throws -> KVChanges {
         guard let changes = store.subscribe(to: scope) else {
             throw ConformanceViolation("subscribe(to: \(scope)): expected changes, got nil")
         }
-        return changes.makeAsyncIterator()
+        return changes
+    }
+
+    /// The next set of changes; `text` names it.
+    private static func nextSet(of changes: KVChanges, _ text: String) async throws -> KVChangeSet {
+        try await WaitingConsumer(of: changes).set(text)
     }
 
     /// The changes before that of a name which is written last, or up to a notice to read again, which covers the later
@@ -96,7 +331,7 @@ extension ConformanceChecks {
             found.append(change)
             if change == .resync { return found }
         }
-        throw ConformanceViolation("the changes have ended after \(found), without that of \(end)")
+        throw ConformanceViolation("the changes have ended after \(found.map(\.text)), without that of \(end)")
     }
 }
 
@@ -105,4 +340,22 @@ extension KVChange {
         guard case .changed(let name, _, _) = self else { return nil }
         return Array(name.utf8)
     }
+
+    /// The change in a message.
+    fileprivate var text: String {
+        guard case .changed(let name, let entry, _) = self else { return "resync" }
+        return "\(name.escaped) " + (entry.map { "with \($0.bytes) and revision \($0.revision)" } ?? "is absent")
+    }
+
+    /// The bytes of the entry; nil if the name became absent.
+    fileprivate var bytes: [UInt8]? {
+        guard case .changed(_, let entry, _) = self else { return nil }
+        return entry?.bytes
+    }
+}
+
+extension UInt64 {
+    fileprivate var bytes: [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: self >> (56 - 8 * $0)) } }
+
+    fileprivate init(_ bytes: [UInt8]) { self = bytes.reduce(0) { $0 << 8 | UInt64($1) } }
 }
