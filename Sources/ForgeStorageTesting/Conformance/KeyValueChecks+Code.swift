@@ -71,6 +71,25 @@ extension ConformanceChecks {
                 try store.set(KVKey<Int>("a"), value: 1)
             }
         },
+        ConformanceCheck("a migration of a key may read the store") { store in
+            let old = KVKey<UInt64>("a")
+            let key = KVKey<UInt64>(
+                "a",
+                migrations: [
+                    .from(1) { (id: UInt64) in
+                        CallsOfValues.with(id)?.make(); return id
+                    }
+                ])
+            try CallsOfValues.check(store, "a migration") { id in
+                try store.set(old, value: id)
+                for _ in 1...2 {
+                    try expectEqual(store.get(key), id, "get(a) by a key whose migration reads the store")
+                }
+                try expectEqual(try store.read(key), id, "read(a) by a key whose migration reads the store")
+                // A store may look at the value that it replaces.
+                try store.set(key, value: id)
+            }
+        },
     ]
 }
 

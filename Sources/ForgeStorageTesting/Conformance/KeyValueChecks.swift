@@ -5,7 +5,7 @@ extension ConformanceChecks {
     /// The promises of a key-value store; each check needs a new, empty store.
     public static let keyValueStore: [ConformanceCheck<any KVStoring>] =
         keyValuePresence + keyValueTypes + keyValueReadings + keyValueCode + keyValueNames + keyValueConcurrency
-        + keyValueErrors
+        + keyValueErrors + keyValueThreads
 
     /// The promises of a key-value store with raw values, those of ``keyValueStore`` included.
     public static let rawKeyValueStore: [ConformanceCheck<any KVRawStoring>] =
@@ -14,7 +14,7 @@ extension ConformanceChecks {
     /// The promises of a transactional key-value store, those of ``rawKeyValueStore`` included.
     public static let transactionalKeyValueStore: [ConformanceCheck<any KVTransactionalStoring>] =
         rawKeyValueStore.map { check in check.on { $0 } } + keyValueRevisions + keyValueBatches + keyValueSnapshots
-        + keyValueAtomicity
+        + keyValueAtomicity + transactionalKeyValueThreads
 
     static let keyValuePresence: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("a key that was never set is absent") { store in

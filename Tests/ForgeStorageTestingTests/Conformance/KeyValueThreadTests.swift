@@ -1,0 +1,113 @@
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Testing
+
+@Suite("The checks of what threads see of each other")
+struct KeyValueThreadTests {
+    @Test("each detect their defect, and no other check does", arguments: ThreadedKVStore.Defect.allCases)
+    func defects(_ defect: ThreadedKVStore.Defect) async {
+        let planted = ThreadedKVStore.Defect.allCases.map(\.rawValue)
+        var failed: [String] = []
+        for check in ConformanceChecks.transactionalKeyValueStore where planted.contains(check.description) {
+            do {
+                try await check.run(on: ThreadedKVStore(defect))
+            } catch {
+                failed.append(check.description)
+            }
+        }
+        #expect(failed == [defect.rawValue])
+    }
+}
+
+/// A key-value store with one defect that shows in another thread, or in how names are compared.
+final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
+    /// The description of the check that must fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case cachesValues = "a thread that has read a key sees what another one writes"
+        case cachesEntries = "a thread that has read an entry sees what another one writes"
+        case changesOneByOne = "a reader of one key after another sees a whole batch or nothing of it"
+        case comparesCharactersInBatches = "canonically equivalent names in one batch are different names"
+        case comparesTheEndsOfNames = "long names that differ in one byte are different keys"
+        case migratesUnderLock = "a migration of a key may read the store"
+    }
+
+    let base = InMemoryKVStore()
+    private let defect: Defect
+    private let lock = NSLock()
+
+    init(_ defect: Defect) { self.defect = defect }
+
+    private func mapped<T>(_ key: KVKey<T>) -> KVKey<T> {
+        guard defect == .comparesTheEndsOfNames, key.name.utf8.count > 128 else { return key }
+        return KVKey(String(key.name.prefix(64) + key.name.suffix(64)))
+    }
+
+    /// What this thread has read before, or reads now.
+    private func cached<Value>(_ id: String, _ read: () throws -> Value?) rethrows -> Value? {
+        let cache = Thread.current.threadDictionary
+        let id = "\(ObjectIdentifier(self)) \(id)"
+        if let value = cache[id] as? Value { return value }
+        let value = try read()
+        cache[id] = value
+        return value
+    }
+
+    func get<T>(_ key: KVKey<T>) -> T? {
+        if defect == .cachesValues, key.name == "a" { return cached(key.name) { base.get(key) } }
+        let isLocked = defect == .migratesUnderLock
+        if isLocked { lock.lock() }
+        defer {
+            if isLocked, !key.migratedVersions.isEmpty { lock.unlock() }
+        }
+        if isLocked, key.migratedVersions.isEmpty { lock.unlock() }
+        return base.get(mapped(key))
+    }
+
+    func entry(named name: String) throws -> KVEntry? {
+        switch defect {
+        case .cachesEntries where name == "a": return try cached("entry \(name)") { try base.entry(named: name) }
+        default: return try base.entry(named: name)
+        }
+    }
+
+    /// Forgets what this thread has read.
+    private func write(_ name: String, _ body: () throws -> Void) throws {
+        let cache = Thread.current.threadDictionary
+        for prefix in ["", "entry "] { cache["\(ObjectIdentifier(self)) \(prefix)\(name)"] = nil }
+        try body()
+    }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws { try write(key.name) { try base.set(mapped(key), value: value) } }
+
+    func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try write(name) { try base.setRawValue(bytes, named: name) }
+    }
+
+    func remove<T>(_ key: KVKey<T>) throws { try write(key.name) { try base.remove(mapped(key)) } }
+
+    func removeValue(named name: String) throws { try write(name) { try base.removeValue(named: name) } }
+
+    func removeAll() throws { try write("a") { try base.removeAll() } }
+
+    func commit(_ batch: KVBatch) throws {
+        var made = KVBatch()
+        switch defect {
+        case .changesOneByOne:
+            for change in batch.changes {
+                var single = KVBatch()
+                single.append(change)
+                try base.commit(single)
+            }
+            return
+        case .comparesCharactersInBatches:
+            var last: [String: KVBatch.Change] = [:]
+            for change in batch.changes { last[change.name] = change }
+            for change in last.values { made.append(change) }
+            for requirement in batch.requirements { made.require(requirement.name, revision: requirement.revision) }
+        default: made = batch
+        }
+        for change in batch.changes { try write(change.name) {} }
+        try base.commit(made)
+    }
+}
