@@ -104,9 +104,11 @@ public struct KVEntry: Hashable, Sendable {
     public var bytes: [UInt8]
 
     /// The number of the write that stored it, which increases with every write to the store, removals included, and
-    /// belongs to no other write; each change of a batch counts as one, in their order. So a value that is set again
-    /// after its removal has a greater revision than before. A write that changes nothing, such as the removal of an
-    /// absent name, may be counted or not. A store on disk continues counting when reopened.
+    /// belongs to no other write; each change of a batch counts as one, in their order. Storing a value counts, also if
+    /// its bytes are equal to those before; the removal of an absent name may be counted or not, and a batch without
+    /// changes or whose requirements do not hold is not a write. So a value that is set again after its removal has a
+    /// greater revision than before. Reads never see the revision of a name fall, whichever threads write. A store on
+    /// disk continues counting when reopened.
     public var revision: UInt64
 
     /// Creates an entry.

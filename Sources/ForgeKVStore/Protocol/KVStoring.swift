@@ -4,10 +4,12 @@ import Logging
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
-/// keep their promises. A custom store needs five calls; `read`, `report` and `subscribe` have defaults.
+/// keep their promises. A custom store needs five calls; `read`, `report` and `subscribe` have defaults. The article "Testing
+/// your own store" of ForgeStorageTesting shows one, and the checks of these promises.
 ///
-/// A name longer than ``KVKey/maximumNameLength`` is absent: ``KVStoring/get(_:)`` returns nil and
-/// ``KVStoring/contains(_:)`` false. All other calls that take a name refuse it with `.invalidKey`.
+/// Names are compared by their bytes. A name longer than ``KVKey/maximumNameLength`` is absent: ``KVStoring/get(_:)`` returns
+/// nil, ``KVStoring/contains(_:)`` false, and ``KVStoring/subscribe(to:)`` changes that begin with its absence and have no
+/// others. All other calls that take a name refuse it with `.invalidKey`.
 ///
 /// The code of a value, which is its `encode(to:)`, its `init(from:)` and the migrations of its key, may read the store: a
 /// store does not run it while it holds a lock that a read needs.
@@ -23,7 +25,9 @@ public protocol KVStoring: Sendable {
 
     /// Stores a value, replacing any existing one.
     ///
-    /// Nil of an optional type is a value: the key exists and its value is nil.
+    /// Nil of an optional type is a value: the key exists and its value is nil. The old value may be of any type.
+    /// ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a custom
+    /// store may replace it without.
     ///
     /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
     func set<T>(_ key: KVKey<T>, value: T) throws
@@ -35,6 +39,9 @@ public protocol KVStoring: Sendable {
     func contains<T>(_ key: KVKey<T>) -> Bool
 
     /// Removes every key, or none if it throws.
+    ///
+    /// A ``KVTransactionalStoring/snapshot()`` contains all values from before the call or none of them. A concurrent
+    /// reader of one key after another may find some of the values of a store without snapshots, and not others.
     func removeAll() throws
 
     /// The value of a key; nil only if it is absent.
@@ -51,12 +58,16 @@ public protocol KVStoring: Sendable {
     ///
     /// ``FileKVStore`` and ``InMemoryKVStore`` report every change in the order of the writes, ``UserDefaultsKVStore``
     /// those made by its own objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their
-    /// base store. A change is reported after it has become visible to reads. The default reports none. A custom store
-    /// reports its changes with a ``ForgeFileSystem/ChangeHub``.
+    /// base store. A change is reported after it has become visible to reads, with the revision of its entry, and the
+    /// changes of a batch together. A ``KVTransactionalStoring`` reports nothing for the removal of an absent name, unless it
+    /// is part of a batch, and for a batch that is refused. The default reports none. A custom store reports its changes
+    /// with a ``ForgeFileSystem/ChangeHub``.
     ///
-    /// - Parameter scope: The names. The changes of a key begin with its present entry, and leave out writes that do
-    ///   not change the bytes; those of a prefix begin with the first change.
-    /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes.
+    /// - Parameter scope: The names. The changes of a key begin with its present entry, which is nil if it is absent,
+    ///   and leave out writes that do not change the bytes; of several changes of a key in one batch, they have the
+    ///   last. Those of a prefix begin with the first change.
+    /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes. Each call creates
+    ///   a subscription of its own, which gets every change.
     func subscribe(to scope: KVScope) -> KVChanges?
 }
 
@@ -81,19 +92,20 @@ public protocol KVRawStoring: KVStoring {
     ///
     /// `ForgeCoding` decodes the bytes.
     ///
-    /// - Throws: ``KVStoreError``.
+    /// - Throws: ``KVStoreError`` with the operation `.read`.
     func rawValue(named name: String) throws -> [UInt8]?
 
     /// Stores an encoded value, as returned by ``KVRawStoring/rawValue(named:)``.
     ///
     /// The bytes are not validated; invalid bytes fail when they are read.
     ///
-    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
+    /// - Throws: ``KVStoreError`` with the operation `.set`. The old value is kept unless the code is `.durabilityUnknown` or
+    ///   `.unknownOutcome`.
     func setRawValue(_ bytes: [UInt8], named name: String) throws
 
     /// Removes a name and its value, of any type; has no effect if it is absent.
     ///
-    /// - Throws: ``KVStoreError``.
+    /// - Throws: ``KVStoreError`` with the operation `.remove`.
     func removeValue(named name: String) throws
 }
 
@@ -108,7 +120,7 @@ extension KVRawStoring {
 public protocol KVTransactionalStoring: KVRawStoring {
     /// The encoded value of a name and its revision; nil if it is absent.
     ///
-    /// - Throws: ``KVStoreError``.
+    /// - Throws: ``KVStoreError`` with the operation `.read`.
     func entry(named name: String) throws -> KVEntry?
 
     /// All names and values at one instant.
@@ -116,7 +128,9 @@ public protocol KVTransactionalStoring: KVRawStoring {
     /// - Throws: ``KVStoreError``.
     func snapshot() throws -> KVSnapshot
 
-    /// Applies the changes of a batch atomically if its requirements hold.
+    /// Applies the changes of a batch, in their order, atomically if its requirements hold.
+    ///
+    /// A concurrent reader of one key after another that has found one change of the batch finds all of them.
     ///
     /// - Throws: ``KVStoreError`` with the operation `.batch`: `.invalidKey` if the name of a change or of a requirement
     ///   is too long, also if a requirement does not hold; `.conflict`, with the name as the key, if one does not.
