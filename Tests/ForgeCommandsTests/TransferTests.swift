@@ -4,6 +4,7 @@ import ForgeStorage
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeCommands
@@ -314,7 +315,7 @@ struct TransferTests {
     func newStore() async throws {
         // The walk goes through the root again after each directory.
         for number in 10..<40 { try plant("s/\(number)\(number % 2 == 0 ? "" : "/a")", "\(number)") }
-        for attempt in 0..<12 {
+        for attempt in 0..<TestDepth.limit(4, deep: 12) {
             let arguments = try TransferArguments.parse([
                 "tree:\(scratch.path("s"))", "file:\(scratch.path("t\(attempt)"))", "--verify",
             ])

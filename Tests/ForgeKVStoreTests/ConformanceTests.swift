@@ -25,12 +25,18 @@ import Testing
             on: FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem(), options: eagerlyCompacting))
     }
 
-    @Test("a reactive store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
-    func reactive(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
+    private enum Base: CaseIterable { case memory, disk, reactive }
+
+    @Test(
+        "a reactive store conforms",
+        arguments: TestDepth.pairs(ConformanceChecks.transactionalKeyValueStore, Base.allCases))
+    private func reactive(_ check: ConformanceCheck<any KVTransactionalStoring>, over base: Base) async throws {
         let directory = TemporaryDirectory()
-        try await check.run(on: ReactiveKVStore(InMemoryKVStore()))
-        try await check.run(on: ReactiveKVStore(try FileKVStore(at: directory.url)))
-        try await check.run(on: ReactiveKVStore(ReactiveKVStore(InMemoryKVStore())))
+        switch base {
+        case .memory: try await check.run(on: ReactiveKVStore(InMemoryKVStore()))
+        case .disk: try await check.run(on: ReactiveKVStore(try FileKVStore(at: directory.url)))
+        case .reactive: try await check.run(on: ReactiveKVStore(ReactiveKVStore(InMemoryKVStore())))
+        }
     }
 
     @Test("a namespace conforms", arguments: ConformanceSuite.transactionalKeyValueStore.checks(having: [.typedReads]))

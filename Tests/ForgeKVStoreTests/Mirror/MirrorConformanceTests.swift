@@ -17,7 +17,9 @@ struct MirrorConformanceTests {
         try await mirror.close()
     }
 
-    @Test("over a local store, with writes that block", arguments: ConformanceChecks.rawKeyValueStore)
+    @Test(
+        "over a local store, with writes that block",
+        arguments: TestDepth.sample(ConformanceChecks.rawKeyValueStore, every: 2))
     func local(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         try await run(check, over: LocalAsyncKVStore(InMemoryKVStore()))
     }
