@@ -54,7 +54,7 @@ struct FileOperationTests {
         return checks.filter { !left.contains($0.description) }
     }()
 
-    @Test("a wrapper without a defect passes", arguments: checks)
+    @Test("a wrapper without a defect passes", arguments: TestDepth.isDeep ? checks : quick)
     func sound(_ check: ConformanceCheck<FileOperationsUnderTest>) async throws {
         try await check.run(on: BrokenFileOperations.subject(nil))
     }
@@ -69,7 +69,7 @@ struct FileOperationTests {
         #expect(Set(report.violations.map(\.check)) == Set(expected.map(\.rawValue)), "\(report)")
     }
 
-    @Test("find what an implementer may get wrong", arguments: FileOperationDefect.all)
+    @Test("find what an implementer may get wrong", arguments: TestDepth.sample(FileOperationDefect.all, every: 3))
     func commonDefects(_ defect: FileOperationDefect) async throws {
         let check = try #require(Self.checks.first { $0.description == defect.check.rawValue })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: defect.subject()) }
