@@ -156,7 +156,7 @@ extension PlainFileStore {
         }
     }
 
-    /// What the lane is told of the error of an attempt.
+    /// The error that an attempt throws to the lane.
     private static func endOfAttempt(_ error: any Error, keeping kept: [PendingFile]) -> any Error {
         guard let cause = (error as? FileStoreError)?.underlying as? FileSystemError else { return error }
         guard !cause.isCancelledWork else { return CancellationError() }

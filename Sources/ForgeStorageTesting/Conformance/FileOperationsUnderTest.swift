@@ -1,5 +1,7 @@
+import Dispatch
 public import ForgeFileSystem
 public import Foundation
+import Synchronization
 
 /// An implementation of `FileSystemProtocol` and what the checks do with it.
 ///
@@ -115,5 +117,267 @@ extension FileOperationsUnderTest {
             calls.append(("removeItem(at: \(url))", { try remove(at: url) }))
         }
         return calls
+    }
+}
+
+// MARK: Calls, traced for the messages of violations
+
+extension FileOperationsUnderTest {
+    func write(_ content: Data, to url: URL, file: StaticString = #fileID, line: UInt = #line) throws {
+        let call = "write(\(content.count) bytes, to: \(text(of: url)))"
+        try CallTrace.calling(call, changes: true, file: file, line: line) {
+            try fileSystem.write(content, to: url)
+        }
+    }
+
+    func write(_ content: String, _ name: String, file: StaticString = #fileID, line: UInt = #line) throws {
+        try write(Data(content.utf8), to: url(name), file: file, line: line)
+    }
+
+    func content(at url: URL, file: StaticString = #fileID, line: UInt = #line) throws -> Data {
+        try CallTrace.calling("read(from: \(text(of: url)))", changes: false, file: file, line: line) {
+            try fileSystem.read(from: url)
+        }
+    }
+
+    func content(_ name: String, file: StaticString = #fileID, line: UInt = #line) throws -> String {
+        String(decoding: try content(at: url(name), file: file, line: line), as: UTF8.self)
+    }
+
+    func createDirectory(
+        at url: URL, parents: Bool, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        let call = "createDirectory(at: \(text(of: url)), withIntermediateDirectories: \(parents))"
+        try CallTrace.calling(call, changes: true, file: file, line: line) {
+            try fileSystem.createDirectory(at: url, withIntermediateDirectories: parents)
+        }
+    }
+
+    func createDirectory(
+        _ name: String, parents: Bool = false, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        try createDirectory(at: url(name, isDirectory: true), parents: parents, file: file, line: line)
+    }
+
+    func remove(at url: URL, file: StaticString = #fileID, line: UInt = #line) throws {
+        try CallTrace.calling("removeItem(at: \(text(of: url)))", changes: true, file: file, line: line) {
+            try fileSystem.removeItem(at: url)
+        }
+    }
+
+    func remove(_ name: String, file: StaticString = #fileID, line: UInt = #line) throws {
+        try remove(at: url(name), file: file, line: line)
+    }
+
+    func entries(at url: URL, file: StaticString = #fileID, line: UInt = #line) throws -> [URL] {
+        try CallTrace.calling("contentsOfDirectory(at: \(text(of: url)))", changes: false, file: file, line: line) {
+            try fileSystem.contentsOfDirectory(at: url)
+        }
+    }
+
+    func names(in name: String, file: StaticString = #fileID, line: UInt = #line) throws -> [String] {
+        try entries(at: url(name, isDirectory: true), file: file, line: line).map(self.name(of:))
+    }
+
+    func exists(atPath path: String, file: StaticString = #fileID, line: UInt = #line) throws -> Bool {
+        let call = "fileExists(atPath: \(path.debugDescription))"
+        return try CallTrace.calling(call, changes: false, file: file, line: line) {
+            fileSystem.fileExists(atPath: path)
+        }
+    }
+
+    func link(_ name: String, to target: String, file: StaticString = #fileID, line: UInt = #line) throws {
+        guard let makeSymbolicLink else {
+            throw ConformanceViolation(
+                "set makeSymbolicLink of the FileOperationsUnderTest, or leave out .symbolicLinks")
+        }
+        let call = "makeSymbolicLink(\(name), to: \(target))"
+        try CallTrace.calling(call, changes: true, file: file, line: line) {
+            try makeSymbolicLink(url(name), url(target))
+        }
+    }
+
+    /// Creates links, the first one to `target`, each other one to the link before it; returns their names.
+    func links(
+        _ name: String, _ count: Int, to target: String, file: StaticString = #fileID, line: UInt = #line
+    ) throws -> [String] {
+        let names = (1...count).map { "\(name)\($0)" }
+        for (link, target) in zip(names, [target] + names) { try self.link(link, to: target, file: file, line: line) }
+        return names
+    }
+
+    /// A URL below the directory as its path from there, also with `..`; any other URL unchanged.
+    private func text(of url: URL) -> String {
+        let root = directory.absoluteString
+        let text = url.absoluteString
+        guard url.baseURL == directory.baseURL, text.utf8.starts(with: root.utf8), text.utf8.count > root.utf8.count
+        else { return text }
+        let name = String(decoding: text.utf8.dropFirst(root.utf8.count), as: UTF8.self)
+        return name.utf8.first == UInt8(ascii: "/") ? String(name.dropFirst()) : name
+    }
+}
+
+// MARK: Expectations
+
+extension FileOperationsUnderTest {
+    func expectNames(
+        _ expected: [String], in name: String = "", file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        try expectNames(expected, at: url(name, isDirectory: true), file: file, line: line)
+    }
+
+    func expectNames(
+        _ expected: [String], at url: URL, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        let found: [String]
+        do {
+            found = try entries(at: url, file: file, line: line).map(name(of:))
+        } catch {
+            throw ConformanceViolation(
+                "contentsOfDirectory(at: \(url)): expected \(text(of: expected)), got \(cause(of: error))",
+                file: file, line: line)
+        }
+        let (missing, extra) = (expected.without(found), found.without(expected))
+        guard !missing.isEmpty || !extra.isEmpty else { return }
+        throw ConformanceViolation(
+            "contentsOfDirectory(at: \(url)): expected \(text(of: expected)), got \(text(of: found)); "
+                + "missing: \(text(of: missing)), too many: \(text(of: extra))", file: file, line: line)
+    }
+
+    private func text(of names: [String]) -> String {
+        names.count > 12
+            ? "\(names.count) names" : "[" + names.map(\.escaped).sorted().joined(separator: ", ") + "]"
+    }
+
+    func expectContent(
+        _ expected: String, _ name: String, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        try expectContent(expected, at: url(name), file: file, line: line)
+    }
+
+    func expectContent(
+        _ expected: String, at url: URL, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        let found: String
+        do {
+            found = String(decoding: try content(at: url, file: file, line: line), as: UTF8.self)
+        } catch {
+            throw ConformanceViolation(
+                "read(from: \(text(of: url))): expected \(expected.escaped), got \(cause(of: error))", file: file,
+                line: line)
+        }
+        try expect(
+            found.utf8.elementsEqual(expected.utf8),
+            "read(from: \(text(of: url))): expected \(expected.escaped), got \(found.escaped)", file: file, line: line)
+    }
+
+    func expectExists(
+        _ expected: Bool, _ suffix: String, file: StaticString = #fileID, line: UInt = #line
+    ) throws {
+        let path = try path(suffix)
+        try expectEqual(
+            exists(atPath: path, file: file, line: line), expected, "fileExists(atPath: \(path))", file: file,
+            line: line)
+    }
+
+    /// Throws a violation unless `body` throws an error, which is returned.
+    @discardableResult
+    func expectFailure<Result>(
+        _ call: String, file: StaticString = #fileID, line: UInt = #line, _ body: () throws -> Result
+    ) throws -> any Error {
+        let result: Result
+        do {
+            result = try body()
+        } catch {
+            return cause(of: error)
+        }
+        let returned = result is Void ? "success" : shown(result)
+        // The call that broke the promise is this one, unless it changes nothing.
+        if result is Void { CallTrace.current?.setLastChange(nil) }
+        throw ConformanceViolation("\(call): expected an error, got \(returned)", file: file, line: line)
+    }
+
+    /// Throws a violation if a file or a directory is found at this name by any call that changes nothing.
+    func expectNothing(at name: String, file: StaticString = #fileID, line: UInt = #line) throws {
+        try expectExists(false, "/" + name, file: file, line: line)
+        try expectFailure("read(from: \(name))", file: file, line: line) { try content(name) }
+        try expectFailure("contentsOfDirectory(at: \(name))", file: file, line: line) { try names(in: name) }
+    }
+
+    private func cause(of error: any Error) -> any Error { (error as? FailedCall)?.error ?? error }
+}
+
+// MARK: Threads
+
+extension FileOperationsUnderTest {
+    /// Runs `body` on several threads, which begin together, until each has returned.
+    func atOnce(
+        _ count: Int, _ call: String, file: StaticString = #fileID, line: UInt = #line,
+        _ body: @escaping @Sendable (_ thread: Int) throws -> Void
+    ) throws {
+        let (start, end, failures) = (StartingLine(count), DispatchGroup(), Failures())
+        let trace = CallTrace.current
+        for thread in 0..<count {
+            // A serial queue gets a thread at once, however many are blocked.
+            DispatchQueue(label: "ConformanceCheck").async(group: end) {
+                CallTrace.$current.withValue(trace) {
+                    start.wait()
+                    do { try body(thread) } catch { failures.append(error) }
+                }
+            }
+        }
+        end.wait()
+        trace?.setLastChange("\(call) by \(count) threads at once")
+        guard let failure = failures.first else { return }
+        trace?.setLastChange(nil)
+        let reason = (failure as? FailedCall).map { "\($0.error) of \($0.call.text)" } ?? "\(failure)"
+        throw ConformanceViolation(
+            "\(call) by \(count) threads at once: expected success, got \(reason)", file: file, line: line)
+    }
+
+    /// Calls `body` with the number of the round, at least `rounds` times and for a tenth of a second: threads interrupt
+    /// each other in some of many rounds only.
+    func repeatedly(_ rounds: Int = 4, _ body: (_ round: Int) throws -> Void) rethrows {
+        let end = ContinuousClock.now + .milliseconds(100)
+        var round = 0
+        while !Task.isCancelled, round < rounds || ContinuousClock.now < end {
+            try body(round)
+            round += 1
+        }
+    }
+}
+
+/// The errors of several threads.
+private final class Failures: Sendable {
+    private let all = Mutex<[any Error]>([])
+
+    var first: (any Error)? { all.withLock { $0.first } }
+
+    func append(_ error: any Error) { all.withLock { $0.append(error) } }
+}
+
+/// Threads that wait here begin together.
+private final class StartingLine: Sendable {
+    private let missing: Atomic<Int>
+
+    init(_ count: Int) { missing = Atomic(count) }
+
+    /// Waits without blocking: a thread that has to be woken would begin after the last one.
+    func wait() {
+        missing.subtract(1, ordering: .acquiringAndReleasing)
+        while missing.load(ordering: .acquiring) > 0 { sched_yield() }
+    }
+}
+
+extension [String] {
+    /// The elements that are left when each of `others` is removed once, byte for byte.
+    fileprivate func without(_ others: [String]) -> [String] {
+        var counts: [[UInt8]: Int] = [:]
+        for other in others { counts[Array<UInt8>(other.utf8), default: 0] += 1 }
+        return filter { name in
+            let left = counts[Array<UInt8>(name.utf8), default: 0]
+            counts[Array<UInt8>(name.utf8)] = left - 1
+            return left <= 0
+        }
     }
 }

@@ -77,7 +77,7 @@ extension ConformanceChecks {
                 ("batch", { store, text in try store.batch { try $0.set(KVKey<String>("a"), value: text) } }),
             ]
             for (call, body) in calls {
-                // What the encoding adds to a text that is almost as long.
+                // The encoding adds a few bytes, which a text that is almost as long shows.
                 var count = limit - min(64, limit / 2)
                 try body(store, String(repeating: "x", count: count))
                 count += limit - (try store.rawValue(named: "a")?.count ?? 0)
