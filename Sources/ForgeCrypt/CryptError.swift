@@ -44,8 +44,8 @@ public struct CryptError: Error, Sendable {
         /// The device or a quota is full; nothing changed. ``CryptError/isOutOfSpace`` is true.
         case noSpace
 
-        /// The store cannot be used at present, such as on a failing device, or cannot be changed, such as on a read-only
-        /// one; whether there is a value is unknown, unless reads succeed.
+        /// The store cannot be used at present, such as on a failing device, or cannot be changed, such as on a
+        /// read-only one; whether there is a value is unknown, unless reads succeed.
         case unavailable(Unavailability)
 
         /// The change is visible, but a power cut may undo it. Repeating it is safe.

@@ -1,8 +1,8 @@
 /// A store of secrets: small Codable values under names, readable only by the app.
 ///
 /// Depend on this protocol and inject ``VaultCrypt``, ``KeychainCrypt`` or, in tests, ``InMemoryCrypt``. A custom type
-/// must implement the first five calls; the others have defaults that throw ``CryptError/Code/unsupported``. The published
-/// checks of `ForgeStorageTesting` verify a custom type; where it has the defaults, leave out the capability
+/// must implement the first five calls; the others have defaults that throw ``CryptError/Code/unsupported``. The
+/// published checks of `ForgeStorageTesting` verify a custom type; where it has the defaults, leave out the capability
 /// `.creationIfAbsent` (`createIfAbsent`), `.keyListing` (`keys`) or `.rawValues` (`rawValue`, `setRawValue`,
 /// `deleteValue`).
 ///
@@ -15,13 +15,13 @@
 ///   type does not encode is lost.
 /// - Every call refuses a name that is not valid with ``CryptError/Code/invalidKey``, the reads too.
 /// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``.
-/// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)``; on a full one,
-///   ``CryptError/Code/noSpace``. In a place of another user nothing is written: `.insecureFile`, or `.unavailable` where
-///   the system denies access.
+/// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)``; on a full
+///   one, ``CryptError/Code/noSpace``. In a place of another user nothing is written: `.insecureFile`, or
+///   `.unavailable` where the system denies access.
 /// - Every error is a ``CryptError`` with the operation and, unless the call has none, the name of the secret.
 /// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
-///   `CodingFailure(_:describing:)` of `ForgeCoding`, which drops what it quotes, and clear its `codingPath`: types choose
-///   their coding keys, which may be parts of a value. A type with stored values needs an empty `customMirror`
+///   `CodingFailure(_:describing:)` of `ForgeCoding`, which drops what it quotes, and clear its `codingPath`: types
+///   choose their coding keys, which may be parts of a value. A type with stored values needs an empty `customMirror`
 ///   (`CustomReflectable`).
 /// - No code of a value (`encode(to:)`, `init(from:)`) runs under a lock of the store: it may call the same store, also
 ///   from another thread.
@@ -34,8 +34,8 @@ public protocol CryptStoring: Sendable {
 
     /// Stores a value with the key's accessibility, replacing the previous one.
     ///
-    /// - Throws: ``CryptError``; `.unencodable` for a value that cannot be encoded, `.tooLarge` if the encoded value, as
-    ///   ``rawValue(named:)`` returns it, has more than 16 MiB; the name does not count.
+    /// - Throws: ``CryptError``; `.unencodable` for a value that cannot be encoded, `.tooLarge` if the encoded value,
+    ///   as ``rawValue(named:)`` returns it, has more than 16 MiB; the name does not count.
     func set<Value>(_ value: Value, for key: CryptKey<Value>) throws
 
     /// Removes a secret, whatever the type of its value; succeeds if there is none.
@@ -57,8 +57,8 @@ public protocol CryptStoring: Sendable {
     /// ```
     ///
     /// - Returns: Whether the value was stored.
-    /// - Throws: ``CryptError``, as ``set(_:for:)``. Whether a value that cannot be stored is refused also if the secret
-    ///   is present is up to the store; the stores of this module refuse it.
+    /// - Throws: ``CryptError``, as ``set(_:for:)``. Whether a value that cannot be stored is refused also if the
+    ///   secret is present is up to the store; the stores of this module refuse it.
     @discardableResult
     func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool
 
@@ -74,7 +74,8 @@ public protocol CryptStoring: Sendable {
     ///
     /// The bytes are stored as they are; only reading them typed finds out that they are no encoded value.
     ///
-    /// - Throws: ``CryptError``; `.invalidKey` for a name that the other calls refuse, `.tooLarge` for more than 16 MiB.
+    /// - Throws: ``CryptError``; `.invalidKey` for a name that the other calls refuse, `.tooLarge` for more than 16
+    ///   MiB.
     func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws
 
     /// Removes a secret by its name alone; succeeds if there is none.

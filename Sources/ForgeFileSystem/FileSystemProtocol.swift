@@ -7,51 +7,51 @@ package import SystemPackage
 /// its tests, or a type of the app's own. The six calls are the only requirements; the suite
 /// `ConformanceSuite.fileOperations` of the product `ForgeStorageTesting` checks what is promised here.
 ///
-/// A file URL is interpreted byte for byte: `~`, `+` and spaces are ordinary bytes of names, and a percent escape is decoded
-/// exactly once. A relative URL leads where its absolute URL does. `..` is resolved by the file system after the links
-/// before it (`path_resolution(7)`), never in the text of the path, so that nothing exists at `missing/../a`. A final slash
-/// does not change where a URL leads: `directory/` is `directory`, and `removeItem(at:)` of `link/` removes the link. The
-/// implementations of this module ignore a query and a fragment too.
+/// A file URL is interpreted byte for byte: `~`, `+` and spaces are ordinary bytes of names, and a percent escape is
+/// decoded exactly once. A relative URL leads where its absolute URL does. `..` is resolved by the file system after
+/// the links before it (`path_resolution(7)`), never in the text of the path, so that nothing exists at `missing/../a`.
+/// A final slash does not change where a URL leads: `directory/` is `directory`, and `removeItem(at:)` of `link/`
+/// removes the link. The implementations of this module ignore a query and a fragment too.
 ///
-/// A URL that is not a path (another scheme, another host, an escaped NUL or slash, an invalid escape) is refused by every
-/// call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up to the implementation. A name
-/// that is too long for the file system is refused too.
+/// A URL that is not a path (another scheme, another host, an escaped NUL or slash, an invalid escape) is refused by
+/// every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up to the
+/// implementation. A name that is too long for the file system is refused too.
 ///
-/// All calls are thread-safe, and several threads may use one directory at once: no call loses or restores an entry that
-/// another call changes. Of several threads that remove one item, or create one directory without its parents, one
+/// All calls are thread-safe, and several threads may use one directory at once: no call loses or restores an entry
+/// that another call changes. Of several threads that remove one item, or create one directory without its parents, one
 /// succeeds.
 public protocol FileSystemProtocol: Sendable {
     /// Whether a file or a directory exists at `path`, following symbolic links.
     ///
-    /// `path` is a path, not the text of a URL: percent escapes are not decoded. The path of a directory may have a final
-    /// slash.
+    /// `path` is a path, not the text of a URL: percent escapes are not decoded. The path of a directory may have a
+    /// final slash.
     ///
-    /// `false` also if the lookup failed: in a cycle of links, below a file, for a name that is too long, for a path that is
-    /// empty or contains a NUL. Where that matters, read the file and examine the error.
+    /// `false` also if the lookup failed: in a cycle of links, below a file, for a name that is too long, for a path
+    /// that is empty or contains a NUL. Where that matters, read the file and examine the error.
     func fileExists(atPath path: String) -> Bool
 
     /// Creates a directory.
     ///
-    /// Links in the path to its parent are followed. Several threads and processes may create the same directory, or the same parents, at once.
+    /// Links in the path to its parent are followed. Several threads and processes may create the same directory, or
+    /// the same parents, at once.
     ///
     /// - Parameters:
     ///   - url: The directory to create. The implementations of this module take a link to a directory for one that
     ///     exists, and refuse a link to nothing.
     ///   - withIntermediateDirectories: Whether to create missing parents too; a directory that already exists is then
     ///     a success.
-    /// - Throws: An error if there is no such directory afterwards, also at a file and at a link to one, or if it existed
-    ///   and no parents were requested.
-    ///   Parents that were created before the failure are kept.
+    /// - Throws: An error if there is no such directory afterwards, also at a file and at a link to one, or if it
+    ///   existed and no parents were requested. Parents that were created before the failure are kept.
     func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws
 
     /// Stores `data` as the whole content of the file at `url`, creating it if it is missing.
     ///
-    /// The bytes are copied: the caller may reuse the memory that `data` refers to. No other entry is changed, created or
-    /// left in the directory, also if the call throws.
+    /// The bytes are copied: the caller may reuse the memory that `data` refers to. No other entry is changed, created
+    /// or left in the directory, also if the call throws.
     ///
-    /// A symbolic link is followed, and each link of a chain: the content of its target is replaced, and the links are kept.
-    /// Whether the target of a
-    /// link to nothing is created is up to the implementation; those of this module create it.
+    /// A symbolic link is followed, and each link of a chain: the content of its target is replaced, and the links are
+    /// kept. Whether the target of a link to nothing is created is up to the implementation; those of this module
+    /// create it.
     ///
     /// The implementations of this module replace the file atomically: a reader, and a crash, see the old content or
     /// the new, never a mixture. If the call throws, the old content is kept.
@@ -77,8 +77,8 @@ public protocol FileSystemProtocol: Sendable {
 
     /// The URLs of the entries of the directory at `url`, without subdirectories' entries, in no particular order.
     ///
-    /// Symbolic links are followed. While entries are created and removed, each entry that stays is listed once. Throws if
-    /// nothing or a file exists at `url`.
+    /// Symbolic links are followed. While entries are created and removed, each entry that stays is listed once. Throws
+    /// if nothing or a file exists at `url`.
     ///
     /// Each is a file URL that leads to its entry, with the bytes of the name percent-escaped where necessary, also if
     /// they are not UTF-8. It may have a final slash or a base: compare names, not URLs.

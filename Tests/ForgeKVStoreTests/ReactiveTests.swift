@@ -81,15 +81,7 @@ import Testing
         "a consumer that waits is woken by a change, over a store that reports none",
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func waking() async throws {
-        struct Silent: KVStoring {
-            let base = InMemoryKVStore()
-            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
-            func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
-            func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
-            func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
-            func removeAll() throws { try base.removeAll() }
-        }
-        let reactive = ReactiveKVStore(Silent())
+        let reactive = ReactiveKVStore(BareKVStore())
         let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
         let (pings, pongs) = (reactive.stream(ping), reactive.stream(pong))
         // Each side waits for the other one's change.
@@ -350,15 +342,7 @@ import Testing
 
     @Test("identical writes are also detected in a store without revisions and raw values")
     func identicalWithoutRevisions() async throws {
-        struct Plain: KVStoring {
-            let base = InMemoryKVStore()
-            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
-            func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
-            func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
-            func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
-            func removeAll() throws { try base.removeAll() }
-        }
-        let reactive = ReactiveKVStore(Plain())
+        let reactive = ReactiveKVStore(BareKVStore())
         let stream = reactive.stream(key)
         for value in [1, 1, 2] { try reactive.set(key, value: value) }
         #expect(await first(3, of: stream) == [nil, 1, 2])
@@ -436,4 +420,14 @@ import Testing
         await other.value
         #expect(reactive.subscriberCount == 0)
     }
+}
+
+/// A store without revisions, raw values and changes.
+private struct BareKVStore: KVStoring {
+    let base = InMemoryKVStore()
+    func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+    func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
+    func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
+    func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+    func removeAll() throws { try base.removeAll() }
 }

@@ -328,8 +328,8 @@ extension KVChanges {
         /// Forwards the changes of the second store until the entry of a key is known.
         func forwardEntry(_ changes: KVChanges) async {
             var iterator = changes.makeAsyncIterator()
-            while isOfKey, !Task.isCancelled, last.withLock({ $0.second == nil }), await forwardNext(&iterator, false) {
-            }
+            guard isOfKey else { return }
+            while !Task.isCancelled, last.withLock({ $0.second == nil }), await forwardNext(&iterator, false) {}
         }
 
         /// Forwards the next changes; returns false at the end.

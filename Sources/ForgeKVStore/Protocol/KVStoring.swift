@@ -4,15 +4,15 @@ import Logging
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
-/// keep their promises. A custom store needs five calls; `read`, `report` and `subscribe` have defaults. The article "Testing
-/// your own store" of ForgeStorageTesting shows one, and the checks of these promises.
+/// keep their promises. A custom store needs five calls; `read`, `report` and `subscribe` have defaults. The article
+/// "Testing your own store" of ForgeStorageTesting shows one, and the checks of these promises.
 ///
-/// Names are compared by their bytes. A name longer than ``KVKey/maximumNameLength`` is absent: ``KVStoring/get(_:)`` returns
-/// nil, ``KVStoring/contains(_:)`` false, and ``KVStoring/subscribe(to:)`` changes that begin with its absence and have no
-/// others. All other calls that take a name refuse it with `.invalidKey`.
+/// Names are compared by their bytes. A name longer than ``KVKey/maximumNameLength`` is absent: ``KVStoring/get(_:)``
+/// returns nil, ``KVStoring/contains(_:)`` false, and ``KVStoring/subscribe(to:)`` changes that begin with its absence
+/// and have no others. All other calls that take a name refuse it with `.invalidKey`.
 ///
-/// The code of a value, which is its `encode(to:)`, its `init(from:)` and the migrations of its key, may read the store: a
-/// store does not run it while it holds a lock that a read needs.
+/// The code of a value, which is its `encode(to:)`, its `init(from:)` and the migrations of its key, may read the
+/// store: a store does not run it while it holds a lock that a read needs.
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
@@ -26,8 +26,8 @@ public protocol KVStoring: Sendable {
     /// Stores a value, replacing any existing one.
     ///
     /// Nil of an optional type is a value: the key exists and its value is nil. The old value may be of any type.
-    /// ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a custom
-    /// store may replace it without.
+    /// ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a
+    /// custom store may replace it without.
     ///
     /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
     func set<T>(_ key: KVKey<T>, value: T) throws
@@ -46,12 +46,13 @@ public protocol KVStoring: Sendable {
 
     /// The value of a key; nil only if it is absent.
     ///
-    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.newerSchema(version:)` if it is of a
-    ///   later version than the key's, `.unavailable` if the store cannot be read; the value is kept. The default forwards to ``KVStoring/get(_:)`` and so cannot tell these from an absent key.
+    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.newerSchema(version:)` if it is
+    ///   of a later version than the key's, `.unavailable` if the store cannot be read; the value is kept. The default
+    ///   forwards to ``KVStoring/get(_:)`` and so cannot tell these from an absent key.
     func read<T>(_ key: KVKey<T>) throws -> T?
 
-    /// Reports a problem of a call that cannot throw, such as an assignment to a ``Setting``, to the store's handler, on
-    /// the calling thread. The default logs it; a layer forwards it to its base store.
+    /// Reports a problem of a call that cannot throw, such as an assignment to a ``Setting``, to the store's handler,
+    /// on the calling thread. The default logs it; a layer forwards it to its base store.
     func report(_ issue: KVStoreIssue)
 
     /// Subscribes to the changes of the store by this process and, in a shared store, by others.
@@ -59,15 +60,15 @@ public protocol KVStoring: Sendable {
     /// ``FileKVStore`` and ``InMemoryKVStore`` report every change in the order of the writes, ``UserDefaultsKVStore``
     /// those made by its own objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their
     /// base store. A change is reported after it has become visible to reads, with the revision of its entry, and the
-    /// changes of a batch together. A ``KVTransactionalStoring`` reports nothing for the removal of an absent name, unless it
-    /// is part of a batch, and for a batch that is refused. The default reports none. A custom store reports its changes
-    /// with a ``ForgeFileSystem/ChangeHub``.
+    /// changes of a batch together. A ``KVTransactionalStoring`` reports nothing for the removal of an absent name,
+    /// unless it is part of a batch, and for a batch that is refused. The default reports none. A custom store reports
+    /// its changes with a ``ForgeFileSystem/ChangeHub``.
     ///
     /// - Parameter scope: The names. The changes of a key begin with its present entry, which is nil if it is absent,
     ///   and leave out writes that do not change the bytes; of several changes of a key in one batch, they have the
     ///   last. Those of a prefix begin with the first change.
-    /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes. Each call creates
-    ///   a subscription of its own, which gets every change.
+    /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes. Each call
+    ///   creates a subscription of its own, which gets every change.
     func subscribe(to scope: KVScope) -> KVChanges?
 }
 
@@ -99,8 +100,8 @@ public protocol KVRawStoring: KVStoring {
     ///
     /// The bytes are not validated; invalid bytes fail when they are read.
     ///
-    /// - Throws: ``KVStoreError`` with the operation `.set`. The old value is kept unless the code is `.durabilityUnknown` or
-    ///   `.unknownOutcome`.
+    /// - Throws: ``KVStoreError`` with the operation `.set`. The old value is kept unless the code is
+    ///   `.durabilityUnknown` or `.unknownOutcome`.
     func setRawValue(_ bytes: [UInt8], named name: String) throws
 
     /// Removes a name and its value, of any type; has no effect if it is absent.
@@ -132,9 +133,9 @@ public protocol KVTransactionalStoring: KVRawStoring {
     ///
     /// A concurrent reader of one key after another that has found one change of the batch finds all of them.
     ///
-    /// - Throws: ``KVStoreError`` with the operation `.batch`: `.invalidKey` if the name of a change or of a requirement
-    ///   is too long, also if a requirement does not hold; `.conflict`, with the name as the key, if one does not.
-    ///   Nothing was changed unless the code is `.durabilityUnknown`.
+    /// - Throws: ``KVStoreError`` with the operation `.batch`: `.invalidKey` if the name of a change or of a
+    ///   requirement is too long, also if a requirement does not hold; `.conflict`, with the name as the key, if one
+    ///   does not. Nothing was changed unless the code is `.durabilityUnknown`.
     func commit(_ batch: KVBatch) throws
 
     /// Waits until every earlier write is durable against a power cut.

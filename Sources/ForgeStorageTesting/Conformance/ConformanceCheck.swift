@@ -245,6 +245,23 @@ private final class ThreadsOfChecks: TaskExecutor {
     }
 }
 
+/// Runs the jobs of tasks only in `runAll`, on the thread that calls it.
+final class HeldJobs: TaskExecutor {
+    private let jobs = Mutex<[UnownedJob]>([])
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        jobs.withLock { $0.append(job) }
+    }
+
+    /// Returns when each task has ended or waits.
+    func runAll() {
+        while let job = jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {
+            unsafe job.runSynchronously(on: asUnownedTaskExecutor())
+        }
+    }
+}
+
 /// Calls `body` in a task that is cancelled already.
 func inCancelledTask(_ body: @escaping @Sendable () async throws -> Void) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in

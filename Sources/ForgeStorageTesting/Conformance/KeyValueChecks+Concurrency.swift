@@ -62,6 +62,11 @@ extension ConformanceChecks {
 }
 
 extension ConformanceChecks {
+    /// A number as bytes, the most significant first.
+    private static func bytes(_ number: UInt64) -> [UInt8] {
+        (0..<8).map { UInt8(truncatingIfNeeded: number >> (56 - 8 * $0)) }
+    }
+
     /// The promises of a transactional store to concurrent callers.
     static let keyValueAtomicity: [ConformanceCheck<any KVTransactionalStoring>] = [
         ConformanceCheck("no update by 4 threads is lost") { store in
@@ -93,9 +98,6 @@ extension ConformanceChecks {
             // Looking at the other requirements takes most of the time of a call, so that a store which does not check and
             // change in one step is interrupted between both.
             let others = (0..<50).map { "other \($0)" }
-            @Sendable func bytes(_ number: UInt64) -> [UInt8] {
-                unsafe withUnsafeBytes(of: number.bigEndian) { unsafe Array($0) }
-            }
             try store.setRawValue(bytes(0), named: "a")
             let applied = try await competing(tasks: 3) {
                 guard let entry = try store.entry(named: "a") else { throw ConformanceViolation("a has no entry") }
@@ -152,9 +154,6 @@ extension ConformanceChecks {
                     batch.append(.remove(name: old[index]))
                 }
                 return batch
-            }
-            @Sendable func bytes(_ number: UInt64) -> [UInt8] {
-                unsafe withUnsafeBytes(of: number.bigEndian) { unsafe Array($0) }
             }
             @Sendable func fill(_ number: UInt64) throws {
                 var all = batch(number)

@@ -77,8 +77,7 @@ private let writesOfRead = 8
 /// Blocks the thread for a short time. Where tasks share a processor, the timer that ends this interrupts another one within
 /// a call, long before its time slice ends; a call that follows at once would overlap with nothing.
 private func interruptOthers() {
-    var duration = timespec(tv_sec: 0, tv_nsec: 20_000)
-    unsafe nanosleep(&duration, nil)
+    usleep(20)
 }
 
 /// A task that is interrupted within an attempt is mostly not refused by a store that does not check and change in one
@@ -212,23 +211,6 @@ final class WaitingConsumer: Sendable {
         case nil:
             throw ConformanceViolation(
                 "\(text): expected changes, got none within \(Waiting.limit)", file: file, line: line)
-        }
-    }
-}
-
-/// Runs the jobs of tasks only in `runAll`, on the thread that calls it.
-private final class HeldJobs: TaskExecutor {
-    private let jobs = Mutex<[UnownedJob]>([])
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        jobs.withLock { $0.append(job) }
-    }
-
-    /// Returns when each task has ended or waits.
-    func runAll() {
-        while let job = jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {
-            unsafe job.runSynchronously(on: asUnownedTaskExecutor())
         }
     }
 }

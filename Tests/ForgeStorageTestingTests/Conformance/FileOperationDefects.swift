@@ -233,14 +233,7 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
             FileOperationDefect("what was read is read again", check) {
                 let kept = Kept<Data>()
                 $0.read = { base, url in try kept.value(at: url) { try base.read(from: url) } }
-                $0.write = { base, data, url in
-                    kept.forget(url)
-                    try base.write(data, to: url)
-                }
-                $0.remove = { base, url in
-                    kept.forget(url)
-                    try base.removeItem(at: url)
-                }
+                kept.forgetsChanges(of: &$0)
             },
             FileOperationDefect("what existed is found again", check) {
                 let kept = Kept<Bool>()
@@ -251,14 +244,7 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
                         return false
                     }
                 }
-                $0.write = { base, data, url in
-                    kept.forget(url)
-                    try base.write(data, to: url)
-                }
-                $0.remove = { base, url in
-                    kept.forget(url)
-                    try base.removeItem(at: url)
-                }
+                kept.forgetsChanges(of: &$0)
             },
             FileOperationDefect("what was listed is listed again", check) {
                 let kept = Kept<[URL]>()
@@ -325,6 +311,18 @@ private final class Kept<Value: Sendable>: Sendable {
 
     func forget(_ url: URL) {
         values.withLock { _ = $0.removeValue(forKey: path(url)) }
+    }
+
+    /// Forgets the value of what a call writes or removes.
+    func forgetsChanges(of operations: inout ReplacedFileOperations) {
+        operations.write = { base, data, url in
+            self.forget(url)
+            try base.write(data, to: url)
+        }
+        operations.remove = { base, url in
+            self.forget(url)
+            try base.removeItem(at: url)
+        }
     }
 }
 

@@ -43,7 +43,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         return KVKey(String(key.name.prefix(64) + key.name.suffix(64)))
     }
 
-    /// What this thread has read before, or reads now.
+    /// The value that this thread has cached; if there is none, it calls `read` and caches the result.
     private func cached<Value>(_ id: String, _ read: () throws -> Value?) rethrows -> Value? {
         let cache = Thread.current.threadDictionary
         let id = "\(ObjectIdentifier(self)) \(id)"
