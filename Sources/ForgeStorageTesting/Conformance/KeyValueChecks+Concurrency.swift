@@ -162,7 +162,7 @@ extension ConformanceChecks {
             }
             try fill(0)
             let last = Mutex<UInt64>(0)
-            try await overlapping(writers: 1, readers: 1, overlaps: 12, pausing: true) { _, call in
+            try await overlapping(writers: 1, readers: 1, overlaps: 20, pausing: true) { _, call in
                 switch call % 4 {
                 case 2: try store.removeAll()
                 case 3: try fill(UInt64(call + 1))
