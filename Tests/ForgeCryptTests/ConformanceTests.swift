@@ -4,6 +4,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("Every secret store passes the published checks")
@@ -297,7 +298,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         defer { restore(others) }
         if defect == .setsInTwoSteps, key.key == "pair" {
             try base.delete(key)
-            sched_yield()
+            passTime()
         }
         if defect == .deleteAllKeepsSome, key.accessibility == .afterFirstUnlockThisDeviceOnly {
             seen.withLock { $0.append("#" + key.key) }
@@ -354,8 +355,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             }
         case .createsInTwoSteps where key.key.hasPrefix("created."):
             if try base.contains(key) { return false }
-            // Another thread may run between both steps, also on a single processor.
-            sched_yield()
+            passTime()
             try base.set(value, for: key)
             return true
         default:
@@ -488,7 +488,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         typed.withLock { $0 = [:] }
         if defect == .setsRawInTwoSteps, name == "pair" {
             try base.deleteValue(named: name)
-            sched_yield()
+            passTime()
         }
         if defect == .refusesLongRawNames, name.utf8.count == 1024 { throw CryptError(.invalidKey, .set, key: name) }
         switch defect {
@@ -544,7 +544,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
 
     private func restore(_ others: [(name: String, bytes: [UInt8]?)]) {
         for (name, bytes) in others {
-            sched_yield()
+            passTime()
             do {
                 if let bytes {
                     try base.setRawValue(bytes, named: name, accessibility: .whenUnlocked)

@@ -40,3 +40,10 @@ package enum TestDepth {
         isDeep ? checks : checks.filter { !$0.description.contains(text) }
     }
 }
+
+/// Lets other threads run between two steps of a planted defect, also on a single processor: a single `sched_yield()`
+/// did so too rarely beside other tests.
+package func passTime() {
+    let end = ContinuousClock.now + .microseconds(50)
+    while ContinuousClock.now < end { sched_yield() }
+}

@@ -6,6 +6,13 @@ import Testing
 
 @Suite("Errors of secret stores")
 struct CryptErrorTests {
+    @Test("an error of a full device says so, with or without the error of the file system")
+    func outOfSpace() {
+        #expect(CryptError(.noSpace, .set, key: "a").isOutOfSpace)
+        #expect(CryptError(.unsupported, .set, underlying: FileSystemError(.write, .noSpace)).isOutOfSpace)
+        #expect(!CryptError(.tooLarge, .set, key: "a").isOutOfSpace)
+    }
+
     @Test(
         "every code has a one-line description",
         arguments: [

@@ -286,9 +286,3 @@ struct FileOperationRaceTests {
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: defect.subject()) }
     }
 }
-
-/// The time between two steps of a call, in which another thread may run.
-private func passTime() {
-    let end = ContinuousClock.now + .microseconds(50)
-    while ContinuousClock.now < end { sched_yield() }
-}

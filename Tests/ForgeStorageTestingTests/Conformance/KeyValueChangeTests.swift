@@ -2,6 +2,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("The checks of the changes of a key-value store")
@@ -125,7 +126,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         if defect == .reportsOutsideOfTheLock {
             turn.unlock()
             isLocked = false
-            sched_yield()
+            passTime()
         }
         report(changes, wakes: wakes)
     }
@@ -154,7 +155,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         try turn.withLock {
             let revision = (try base.entry(named: name)?.revision ?? 0) + 1
             report([(name, KVEntry(bytes: bytes, revision: revision))], wakes: true)
-            usleep(20)
+            passTime()
             try base.setRawValue(bytes, named: name)
         }
     }
@@ -204,7 +205,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         if defect == .readsBeforeItSubscribes, case .key(let name, _) = scope {
             subscriber = Subscriber(scope, defect)
             subscriber.begin(with: entry(name), of: name)
-            usleep(20)
+            passTime()
             subscribers.withLock { $0.append(WeakSubscriber(subscriber)) }
         } else {
             subscriber = turn.withLock {

@@ -4,6 +4,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("The checks of a reopened store of secrets")
@@ -149,8 +150,7 @@ final class BrokenSecretLocation: Sendable {
             if defect == .writesInTwoSteps {
                 var values = place.disk.withLock { $0 }
                 let result = body(&values)
-                // Another thread may run between both steps, also on a single processor.
-                sched_yield()
+                passTime()
                 place.disk.withLock { $0 = values }
                 return result
             }
@@ -199,7 +199,7 @@ final class BrokenSecretLocation: Sendable {
             let (name, encoded) = (bytes(key.key), try ValueCoder().encode(value))
             if defect == .createsInTwoSteps {
                 guard read(nil, { $0[name] }) == nil else { return false }
-                sched_yield()
+                passTime()
                 try set(value, for: key)
                 return true
             }
