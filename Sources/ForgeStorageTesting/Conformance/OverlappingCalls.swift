@@ -55,19 +55,22 @@ func overlapping(
                     guard calls < 20 * overlaps || ContinuousClock.now < end else { return }
                     let before = (ended: ended.now, begun: begun.now)
                     reads.value.add(1, ordering: .sequentiallyConsistent)
+                    let start = ContinuousClock.now
                     try await read(reader)
                     calls += 1
                     if before.begun > before.ended || ended.now > before.ended, before.ended != last {
                         overlapCount += 1
                         seen.value.add(1, ordering: .relaxed)
                         last = before.ended
+                        shift(by: overlapCount, of: start.duration(to: .now))
                     } else {
                         interruptOthers()
                     }
                 }
             }
         }
-        try await group.waitForAll()
+        // The first error cancels the other tasks.
+        while try await group.next() != nil {}
     }
 }
 
@@ -78,6 +81,13 @@ private let writesOfRead = 8
 /// a call, long before its time slice ends; a call that follows at once would overlap with nothing.
 private func interruptOthers() {
     usleep(20)
+}
+
+/// Passes an eighth of the duration of a call, two eighths after the next call, and so on: calls of equal duration would
+/// otherwise overlap at the same steps again and again.
+private func shift(by number: Int, of duration: Duration) {
+    let end = ContinuousClock.now + min(duration, .milliseconds(1)) * (number % 8) / 8
+    while ContinuousClock.now < end { sched_yield() }
 }
 
 /// A task that is interrupted within an attempt is mostly not refused by a store that does not check and change in one
@@ -113,7 +123,8 @@ func competing(tasks: Int, attempt: @escaping @Sendable () async throws -> Bool)
                 }
             }
         }
-        try await group.waitForAll()
+        // The first error cancels the other tasks.
+        while try await group.next() != nil {}
     }
     return accepted.value.load(ordering: .relaxed)
 }
