@@ -161,7 +161,7 @@ extension PlainFileStore {
         guard let cause = (error as? FileStoreError)?.underlying as? FileSystemError else { return error }
         guard !cause.isCancelledWork else { return CancellationError() }
         guard cause.isTakenTurn, let directory = cause.path else { return error }
-        return BlockingLane.Occupied(directory, error) { for file in kept { file.discard() } }
+        return BlockingLane.Occupied(directory, cause) { for file in kept { file.discard() } }
     }
 
     /// The error of a call, and whether its work is over; work that goes on after its deadline removes its files itself.
@@ -175,11 +175,10 @@ extension PlainFileStore {
         switch error.awaited {
         case .body:
             return (FileStoreError(.deadlineExceeded(.device), operation, key: key), false)
-        case .occupied(let cause as FileStoreError):
-            let error = FileStoreError(
-                .deadlineExceeded(.directoryLock), cause.operation, key: cause.key, underlying: cause.underlying)
+        case .occupied(let cause):
+            let error = FileStoreError(.deadlineExceeded(.directoryLock), operation, key: key, underlying: cause)
             return (error, true)
-        case .occupied, .thread:
+        case .thread:
             return (FileStoreError(.deadlineExceeded(.thread), operation, key: key), true)
         }
     }

@@ -12,12 +12,15 @@ extension BlockingLane {
     final class Occupation: @unchecked Sendable {
         let directory: POSIXPath
         var parked = FIFOQueue<Job>()
+        /// The error of the last call that has found the directory occupied.
+        var cause: any Error
         private var pause: Duration
         /// The call that the timer has tried last.
         private weak var tried: Job?
 
-        init(of directory: POSIXPath, pause: Duration) {
+        init(of directory: POSIXPath, _ cause: any Error, pause: Duration) {
             self.directory = directory
+            self.cause = cause
             self.pause = pause
         }
 
@@ -47,13 +50,12 @@ extension BlockingLane {
         let (isParked, timer, deadline) = state.withLock { state -> (Bool, Duration?, ContinuousClock.Instant?) in
             // The call is past its deadline or cancelled.
             guard state.end(job), !job.cancellation.isCancelled else { return (false, nil, nil) }
-            let (occupation, isNew) = state.occupation(of: path, pause: job.pause)
+            let (occupation, isNew) = state.occupation(of: occupied, pause: job.pause)
             // A call that was tried here goes back to the front.
             let isFirst = job.occupation?.directory == path
             job.ticket = isFirst ? occupation.parked.prepend(job) : occupation.parked.append(job)
             job.state = .parked
             job.occupation = occupation
-            job.cause = occupied.cause
             job.deadline = job.lastRetry
             job.cancellation.expectNothing()
             let timer = isNew ? job.pause : nil
@@ -61,7 +63,7 @@ extension BlockingLane {
         }
         guard isParked else {
             occupied.abandon()
-            return job.fail(CancellationError())
+            return job.answer(Job.cancelled)
         }
         if let timer { retry(path, after: timer) }
         if let deadline { watch(until: deadline) }
@@ -124,7 +126,7 @@ extension BlockingLane {
             for job in late { job.cancellation.cancel() }
             return (late.map { ($0, DeadlineExceeded(awaited: $0.awaited)) }, state.nextWatch)
         }
-        for (job, error) in late { job.fail(error) }
+        for (job, error) in late { job.answer(error) }
         if let next { watch(until: next) }
     }
 
@@ -135,11 +137,14 @@ extension BlockingLane {
 extension BlockingLane.State {
     /// The calls that wait for a directory, and whether there were none.
     fileprivate mutating func occupation(
-        of directory: POSIXPath, pause: Duration
+        of found: BlockingLane.Occupied, pause: Duration
     ) -> (BlockingLane.Occupation, isNew: Bool) {
-        if let known = occupied[directory] { return (known, false) }
-        let new = BlockingLane.Occupation(of: directory, pause: pause)
-        occupied[directory] = new
+        if let known = occupied[found.directory] {
+            known.cause = found.cause
+            return (known, false)
+        }
+        let new = BlockingLane.Occupation(of: found.directory, found.cause, pause: pause)
+        occupied[found.directory] = new
         return (new, true)
     }
 

@@ -53,18 +53,19 @@ package final class BlockingLane: Sendable {
     nonisolated(nonsending) package func run<Value: Sendable, Failure: Error>(
         _ body: @escaping @Sendable () throws(Failure) -> Value
     ) async throws(Failure) -> Value {
-        let call = Call<Result<Value, Failure>, Never> { _ in
+        let call = Call<Result<Value, Failure>> { _ in
             do throws(Failure) {
                 return .success(try body())
             } catch {
                 return .failure(error)
             }
         }
-        let outcome = await withCheckedContinuation { continuation in
+        _ = await withCheckedContinuation { continuation in
             call.answers(continuation)
             submit(call)
         }
-        return try outcome.get()
+        // Only cancellation and deadlines end a call without a result.
+        return try call.takeResult().get()
     }
 
     /// Runs `body` on a thread of the lane, unless the task is cancelled or the time is up before.
@@ -87,9 +88,9 @@ package final class BlockingLane: Sendable {
     ) async throws -> Value {
         try Task.checkCancellation()
         let cancellation = Cancellation()
-        let call = Call<Value, any Error>(within: limit?.bounded, cancellation, body)
-        return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
+        let call = Call(within: limit?.bounded, cancellation, body)
+        let error = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
                 call.answers(continuation)
                 submit(call)
             }
@@ -98,6 +99,8 @@ package final class BlockingLane: Sendable {
             cancellation.cancel()
             leave(call)
         }
+        if let error { throw error }
+        return call.takeResult()
     }
 
     /// Thrown by work that has changed nothing, because another program occupies a directory.
@@ -170,11 +173,14 @@ extension BlockingLane {
         var deadline: ContinuousClock.Instant?
         /// The end of the time in which it waits for what is occupied.
         var lastRetry: ContinuousClock.Instant?
-        /// The calls that wait for the directory that the last attempt has found occupied, and its error.
+        /// The calls that wait for the directory that the last attempt has found occupied.
         var occupation: Occupation?
-        var cause: (any Error)?
         /// The time between the last attempt and the next.
         var pause = BlockingLane.shortestPause
+        /// One object for all calls: the threads of many cancelled ones do not meet in the allocator.
+        static let cancelled: any Error = CancellationError()
+        /// Where the answer goes: an error, or nil if there is a result.
+        private let continuation = Mutex<CheckedContinuation<(any Error)?, Never>?>(nil)
 
         init(within limit: Duration?, _ cancellation: Cancellation) {
             self.limit = limit
@@ -190,9 +196,9 @@ extension BlockingLane {
         }
 
         var awaited: DeadlineExceeded.Awaited {
-            switch (state, cause) {
+            switch (state, occupation) {
             case (.begun, _): .body
-            case (.parked, let cause?): .occupied(cause)
+            case (.parked, let occupation?): .occupied(occupation.cause)
             default: .thread
             }
         }
@@ -200,7 +206,15 @@ extension BlockingLane {
         /// Runs the work; without an answer if that finds something occupied.
         func run() -> Occupied? { nil }
 
-        func fail(_ error: any Error) {}
+        /// Sets where the answer goes; before the call is submitted.
+        func answers(_ continuation: CheckedContinuation<(any Error)?, Never>) {
+            self.continuation.withLock { $0 = continuation }
+        }
+
+        /// Ends the call, unless it has ended.
+        func answer(_ error: (any Error)?) {
+            continuation.withLock { $0.take() }?.resume(returning: error)
+        }
     }
 
     enum JobState {
@@ -209,47 +223,46 @@ extension BlockingLane {
         case left
     }
 
-    private final class Call<Value: Sendable, Failure: Error>: Job, @unchecked Sendable {
-        private let continuation = Mutex<CheckedContinuation<Value, Failure>?>(nil)
-        /// Nil once the call has a result. Only the thread that runs it accesses it after the initialiser.
-        private var body: (@Sendable (Cancellation) throws(Failure) -> Value)?
+    /// The work of a call, and its result.
+    ///
+    /// `@unchecked Sendable`: only the thread that runs it accesses the variables, until its answer has ended the call.
+    private final class Call<Value: Sendable>: Job, @unchecked Sendable {
+        /// Nil once the call has an answer.
+        private var body: (@Sendable (Cancellation) throws -> Value)?
+        private var result: Value?
 
         init(
             within limit: Duration? = nil, _ cancellation: Cancellation = Cancellation(),
-            _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
+            _ body: @escaping @Sendable (Cancellation) throws -> Value
         ) {
             self.body = body
             super.init(within: limit, cancellation)
         }
 
-        /// Sets where the answer goes; before the call is submitted.
-        func answers(_ continuation: CheckedContinuation<Value, Failure>) {
-            self.continuation.withLock { $0 = continuation }
-        }
-
         override func run() -> Occupied? {
             guard !cancellation.isCancelled else {
                 body = nil
-                fail(CancellationError())
+                answer(Self.cancelled)
                 return nil
             }
-            let result: Result<Value, Failure>
-            do throws(Failure) {
+            var failure: (any Error)?
+            do {
                 guard let value = try body?(cancellation) else { return nil }
-                result = .success(value)
+                result = value
             } catch {
                 if let occupied = error as? Occupied { return occupied }
-                result = .failure(error)
+                failure = error
             }
             // The values that the call captures are released before its caller goes on.
             body = nil
-            continuation.withLock { $0.take() }?.resume(with: result)
+            answer(failure)
             return nil
         }
 
-        override func fail(_ error: any Error) {
-            guard let error = error as? Failure else { return }
-            continuation.withLock { $0.take() }?.resume(throwing: error)
+        /// The result of a call that has ended without an error.
+        func takeResult() -> Value {
+            guard let value = result.take() else { preconditionFailure("the answer came before the result") }
+            return value
         }
     }
 
@@ -292,7 +305,7 @@ extension BlockingLane {
         case .wake(let worker): worker.semaphore.signal()
         case .start: startThread()
         case .wait: break
-        case .refuse: job.fail(CancellationError())
+        case .refuse: job.answer(Job.cancelled)
         }
         if let deadline = start.deadline { watch(until: deadline) }
     }
@@ -300,7 +313,7 @@ extension BlockingLane {
     /// Ends the wait of a cancelled call; one that has begun keeps its answer.
     private func leave(_ job: Job) {
         let isWaiting = state.withLock { $0.remove(job) }
-        if isWaiting { job.fail(CancellationError()) }
+        if isWaiting { job.answer(Job.cancelled) }
     }
 }
 

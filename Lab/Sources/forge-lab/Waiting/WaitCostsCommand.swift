@@ -88,6 +88,8 @@ struct WaitCostsCommand: AsyncParsableCommand {
         results.reserveCapacity(count)
         for call in calls { results.append(await call.result) }
         let end = ContinuousClock.now
+        // The tasks are destroyed after that.
+        withExtendedLifetime(calls) {}
         let cancelledCount = results.count {
             if case .failure(let error) = $0 { error is CancellationError } else { false }
         }
