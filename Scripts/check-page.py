@@ -94,7 +94,7 @@ class Checks:
     def open(self, browser, served, scheme="light"):
         """A page of a server, with all that it receives recorded."""
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.received, page.problems = [], []
 
         def finished(request):

@@ -149,6 +149,12 @@ extension ConformanceChecks {
             try subject.createDirectory("d/e/f", parents: true)
             try subject.expectNames(["d"])
             try subject.expectNames(["f"], in: "d/e")
+            // Those that were created before a failure are kept.
+            try subject.write("content", "a")
+            try subject.expectFailure("createDirectory(at: new/../a/d, withIntermediateDirectories: true), a file") {
+                try subject.createDirectory("new/../a/d", parents: true)
+            }
+            try subject.expectNames(["a", "d", "new"])
         },
         Check("an existing directory is an error without its parents and a success with them, and is kept") { subject in
             try subject.createDirectory("d")

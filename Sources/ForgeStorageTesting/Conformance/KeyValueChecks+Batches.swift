@@ -51,7 +51,7 @@ extension ConformanceChecks {
             let entry = try store.entry(named: "a")
             _ = store.get(KVKey<CheckProfile>("a"))
             _ = store.get(KVKey<Int>("a"))
-            try expect(try store.entry(named: "a") == entry, "another entry after reading")
+            try expectEqual(try store.entry(named: "a"), entry, "entry(named: a) after get(a) as two types")
         },
         ConformanceCheck("entry refuses a name that is too long") { store in
             let error = try await expectError(KVStoreError.self, "entry") {
@@ -78,7 +78,7 @@ extension ConformanceChecks {
             try store.remove(key)
             try expect(
                 try !store.compareAndSet(key, revision: last, value: 4), "a removed value still matches")
-            try expect(!store.contains(key), "contains is true")
+            try expectEqual(store.contains(key), false, "contains(a) after remove(a) and a refused compareAndSet")
         },
         ConformanceCheck("compareAndSet refuses every revision but the present one") { store in
             let key = KVKey<Int>("a")
@@ -212,8 +212,8 @@ extension ConformanceChecks {
                 try expectEqual(error.code, .conflict, "code")
                 try expectEqual(error.key, name, "key")
             }
-            try expectEqual(store.get(KVKey<Int>("a")), 1, "a")
-            try expect(!store.contains(KVKey<Int>("c")), "half of the batch was applied")
+            try expectEqual(store.get(KVKey<Int>("a")), 1, "get(a) after the refused batches")
+            try expectEqual(store.contains(KVKey<Int>("c")), false, "contains(c) after the refused batches that set it")
             try store.batch { batch in
                 batch.require("a", revision: present)
                 batch.require("b", revision: nil)
@@ -287,7 +287,7 @@ extension ConformanceChecks {
                 }
             }
             try expectEqual(error.code, .invalidKey, "code")
-            try expect(!store.contains(KVKey<Int>("a")), "half of the batch was applied")
+            try expectEqual(store.contains(KVKey<Int>("a")), false, "contains(a) after the refused batch that set it")
         },
         ConformanceCheck("an error of a batch has the operation batch and the name that it concerns") { store in
             try store.set(KVKey<Int>("a"), value: 1)

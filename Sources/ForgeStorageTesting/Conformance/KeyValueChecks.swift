@@ -19,12 +19,12 @@ extension ConformanceChecks {
     static let keyValuePresence: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("a key that was never set is absent") { store in
             try expectEqual(store.get(KVKey<Int>("a")), nil, "get")
-            try expect(!store.contains(KVKey<Int>("a")), "contains is true")
+            try expectEqual(store.contains(KVKey<Int>("a")), false, "contains(a) in an empty store")
         },
         ConformanceCheck("a value that was set can be read") { store in
             try store.set(KVKey<String>("a"), value: "one")
             try expectEqual(store.get(KVKey<String>("a")), "one", "get")
-            try expect(store.contains(KVKey<String>("a")), "contains is false")
+            try expectEqual(store.contains(KVKey<String>("a")), true, #"contains(a) after set(a, "one")"#)
         },
         ConformanceCheck("setting again replaces the value") { store in
             let key = KVKey<Int>("a")
@@ -42,7 +42,7 @@ extension ConformanceChecks {
             try store.set(key, value: 1)
             try store.remove(key)
             try expectEqual(store.get(key), nil, "get")
-            try expect(!store.contains(key), "contains is true")
+            try expectEqual(store.contains(key), false, "contains(a) after remove(a)")
         },
         ConformanceCheck("a key can be set again after it was removed") { store in
             let key = KVKey<Int>("a")
@@ -53,7 +53,7 @@ extension ConformanceChecks {
         },
         ConformanceCheck("removing an absent key succeeds") { store in
             try store.remove(KVKey<Int>("a"))
-            try expect(!store.contains(KVKey<Int>("a")), "contains is true")
+            try expectEqual(store.contains(KVKey<Int>("a")), false, "contains(a) after remove(a) in an empty store")
         },
         ConformanceCheck("removing a key keeps the others") { store in
             try store.set(KVKey<Int>("a"), value: 1)
@@ -64,7 +64,7 @@ extension ConformanceChecks {
         ConformanceCheck("removing ignores the type") { store in
             try store.set(KVKey<String>("a"), value: "one")
             try store.remove(KVKey<Int>("a"))
-            try expect(!store.contains(KVKey<String>("a")), "contains is true")
+            try expectEqual(store.contains(KVKey<String>("a")), false, "contains(a) after remove(a) as another type")
         },
         ConformanceCheck("removeAll removes every key") { store in
             for index in 0..<50 { try store.set(KVKey<Int>("key \(index)"), value: index) }
@@ -88,8 +88,8 @@ extension ConformanceChecks {
             let key = KVKey<Int?>("a")
             try expect(store.get(key) == nil, "an absent key has a value")
             try store.set(key, value: nil)
-            try expect(store.contains(key), "contains is false")
-            try expect(store.get(key) == .some(.none), "get does not give the stored nil")
+            try expectEqual(store.contains(key), true, "contains(a) after set(a, nil)")
+            try expect(store.get(key) == .some(.none), "get(a) after set(a, nil): expected a stored nil, got none")
             try store.set(key, value: 5)
             try expectEqual(store.get(key) ?? nil, 5, "get")
             try store.remove(key)
@@ -97,7 +97,7 @@ extension ConformanceChecks {
         },
         ConformanceCheck("contains checks the name, not the type") { store in
             try store.set(KVKey<Int>("a"), value: 1)
-            try expect(store.contains(KVKey<String>("a")), "contains is false")
+            try expectEqual(store.contains(KVKey<String>("a")), true, "contains(a) as another type, after set(a, 1)")
         },
         ConformanceCheck("a value of another type reads as nil and is kept") { store in
             try store.set(KVKey<String>("a"), value: "one")
@@ -117,7 +117,9 @@ extension ConformanceChecks {
             let first = store.get(key)
             let second = store.get(key)
             try expectEqual(first?.number, 7, "number")
-            try expect(first !== object && second !== first, "an object is shared")
+            try expect(
+                first !== object && second !== first,
+                "get(a), twice after set(a): two of the three objects are the same")
         },
     ]
 }
@@ -321,7 +323,7 @@ extension ConformanceChecks {
             let error = try await expectError(KVStoreError.self, "set") { try store.set(key, value: 1) }
             try expectEqual(error.code, .invalidKey, "code")
             try expectEqual(store.get(key), nil, "get")
-            try expect(!store.contains(key), "contains is true")
+            try expectEqual(store.contains(key), false, "contains, with the name that set has refused")
         },
         ConformanceCheck("many keys keep distinct values") { store in
             for index in 0..<300 { try store.set(KVKey<String>("key \(index)"), value: "value \(index)") }

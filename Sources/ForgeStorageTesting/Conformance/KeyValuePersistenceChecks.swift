@@ -86,6 +86,20 @@ extension ConformanceChecks {
             }
             try expectEqual(try store.keys().count, hostileNames.count, "how many keys there are")
         },
+        ConformanceCheck("raw values of 0 bytes to more than 16 MiB persist across reopening") { place in
+            let sizes = [0, 1, 255, 256, 65_535, 65_536, 65_537, 1 << 24 + 1]
+            func value(_ size: Int) -> [UInt8] { [UInt8](repeating: UInt8(size % 251), count: size) }
+            try {
+                let store = try place.open()
+                for size in sizes { try store.setRawValue(value(size), named: "\(size)") }
+            }()
+            let store = try place.open()
+            for size in sizes {
+                let found = try store.rawValue(named: "\(size)")
+                try expectEqual(found?.count, size, "the number of bytes of rawValue(named: \(size))")
+                try expect(found == value(size), "rawValue(named: \(size)): other bytes than those that were set")
+            }
+        },
         ConformanceCheck("a removed key stays absent after reopening") { place in
             try {
                 let store = try place.open()
@@ -134,6 +148,26 @@ extension ConformanceChecks {
                 try expect(try store.compareAndSet(key, revision: before.0, value: 2), "the old revision is refused")
                 let after = try revision(of: "a", in: store)
                 try expect(after > before.1, "revision \(after) after \(before.1)")
+            },
+            ConformanceCheck("no revision from before a removal matches after reopening") { place in
+                let name = "a"
+                for remove in ["remove", "removeAll"] {
+                    let old = try {
+                        let store = try place.open()
+                        for value in 1...3 { try store.set(KVKey<Int>(name), value: value) }
+                        let old = try revision(of: name, in: store)
+                        if remove == "remove" { try store.removeValue(named: name) } else { try store.removeAll() }
+                        return old
+                    }()
+                    let store = try place.open()
+                    for value in 4...6 {
+                        try store.set(KVKey<Int>(name), value: value)
+                        let isSet = try store.compareAndSet(KVKey<Int>(name), revision: old, value: 7)
+                        try expectEqual(
+                            isSet, false,
+                            "compareAndSet(a, revision: \(old)) after \(remove), reopening and \(value - 3) sets")
+                    }
+                }
             },
             ConformanceCheck("a batch persists across reopening, in order") { place in
                 try {

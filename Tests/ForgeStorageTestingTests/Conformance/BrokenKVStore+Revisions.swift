@@ -146,6 +146,8 @@ final class BrokenKeyValueLocation: Sendable {
         case isNeverEmpty = "a new place is empty"
         case losesLargeNumbers = "values of every kind persist across reopening"
         case losesOddNames = "names of every kind persist across reopening"
+        case cuts24Bits = "raw values of 0 bytes to more than 16 MiB persist across reopening"
+        case countsAnewIfEmpty = "no revision from before a removal matches after reopening"
         case goesBack = "the last of several values persists across reopening"
         case bringsBack = "a removed key stays absent after reopening"
         case emptiesLate = "removeAll and the values set after it persist across reopening"
@@ -157,7 +159,7 @@ final class BrokenKeyValueLocation: Sendable {
     }
 
     private let defect: Defect?
-    private let base = InMemoryKVStore()
+    private let current = Mutex(InMemoryKVStore())
     private let openings = Mutex(0)
 
     init(_ defect: Defect?) { self.defect = defect }
@@ -169,6 +171,7 @@ final class BrokenKeyValueLocation: Sendable {
             openings += 1
             return openings
         }
+        let base = current.withLock(\.self)
         switch defect {
         case .isNeverEmpty: try base.set(KVKey<Int>("version"), value: 1)
         case .losesLargeNumbers: try base.remove(KVKey<UInt64>("large"))
@@ -176,6 +179,15 @@ final class BrokenKeyValueLocation: Sendable {
             for name in try base.keys() where !name.utf8.allSatisfy({ $0 < 0x80 }) {
                 try base.removeValue(named: name)
             }
+        case .cuts24Bits:
+            for name in try base.keys() {
+                guard let bytes = try base.rawValue(named: name), bytes.count >= 1 << 24 else { continue }
+                try base.setRawValue([UInt8](bytes.prefix(bytes.count % (1 << 24))), named: name)
+            }
+        case .countsAnewIfEmpty where try base.keys().isEmpty:
+            let copy = InMemoryKVStore()
+            current.withLock { $0 = copy }
+            return copy
         case .goesBack where number > 1: try base.set(KVKey<Int>("a"), value: 98)
         case .bringsBack where number > 1: try base.set(KVKey<Int>("a"), value: 1)
         case .emptiesLate where number > 1: try base.removeAll()

@@ -101,6 +101,20 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
                     try base.removeItem(at: url)
                 }
             },
+            FileOperationDefect("parents are removed after a failure", .alwaysCreatesParents) {
+                $0.create = { base, url, parents in
+                    let names = try base.contentsOfDirectory(at: BrokenFileOperations.directory)
+                    do {
+                        try base.createDirectory(at: url, withIntermediateDirectories: parents)
+                    } catch {
+                        for new in try base.contentsOfDirectory(at: BrokenFileOperations.directory)
+                        where !names.contains(new) {
+                            try base.removeItem(at: new)
+                        }
+                        throw error
+                    }
+                }
+            },
             FileOperationDefect("a path with a final slash does not exist", .findsFilesOnly) {
                 $0.exists = { base, path in !path.hasSuffix("/") && base.fileExists(atPath: path) }
             },
