@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Copies code into the documents, between marks: snippets of Snippets/ into README.md, files of Examples/ into the
-articles. --check only looks for differences.
+articles. --check only looks for differences, and for files that ARCHITECTURE.md names but that do not exist.
 
 --compile DIR makes the documentation of the libraries with DocC in DIR, from a debug build; warnings are errors."""
 
@@ -46,6 +46,23 @@ def update(only_checks):
                 document.write_text(updated)
     if only_checks and outdated:
         sys.exit(f"{', '.join(outdated)}: differs from Snippets/ or Examples/; run Scripts/documents.py")
+
+
+def check_walks():
+    """Fails if ARCHITECTURE.md lists a file of a call that does not exist, or counts the files of a walk wrongly."""
+    text = (root / "ARCHITECTURE.md").read_text()
+    names = {path.stem for path in root.glob("Sources/*/**/*.swift")}
+    walks = text.split("**Walks**")[1].split("\n## ")[0].split("\n- ")[1:]
+    rows = text.split("## A `set` in")[1].split("\n\n**`keys`")[0]
+    listed = [re.findall(r"[A-Z]\w+(?:\+\w+)?", walk.partition(":")[2]) for walk in walks]
+    listed.append([path.split("/")[-1] for path in re.findall(r"`((?:\w+/)+\w+(?:\+\w+)?)`", rows)])
+    missing = sorted({name for walk in listed for name in walk} - names - {"ForgeCoding"})
+    if missing:
+        sys.exit(f"ARCHITECTURE.md: no file is named {', '.join(missing)}")
+    for walk, files in zip(walks, listed):
+        count = int(re.search(r", (\d+)", walk)[1])
+        if "from " not in walk and len(files) != count:
+            sys.exit(f"ARCHITECTURE.md: {len(files)} files are listed, not {count}: {walk.split(':')[0]}")
 
 
 def snippet_symbol(file):
@@ -121,3 +138,4 @@ if "--compile" in sys.argv:
     compile_documentation(sys.argv[sys.argv.index("--compile") + 1])
 else:
     update("--check" in sys.argv)
+    check_walks()

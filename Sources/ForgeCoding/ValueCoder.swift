@@ -68,18 +68,6 @@ public struct ValueCoder: Sendable {
     }
 }
 
-extension ByteSink {
-    func appendEnvelopeHeader(_ schemaVersion: UInt32) {
-        append(ValueEnvelope.firstByte)
-        var rest = schemaVersion
-        while rest >= 0x80 {
-            append(UInt8(truncatingIfNeeded: rest) | 0x80)
-            rest >>= 7
-        }
-        append(UInt8(truncatingIfNeeded: rest))
-    }
-}
-
 /// The bytes of a value, prefixed by the format and the version of the value's type.
 ///
 /// One byte holds the envelope version and the format, one to five bytes the schema version; the payload follows. The

@@ -234,3 +234,18 @@ extension Errno {
         self = cause.domain == NSPOSIXErrorDomain ? Errno(rawValue: CInt(cause.code)) : .ioError
     }
 }
+
+extension StoredFile {
+    init(key: String, _ status: FileStatus, isForeign: Bool = false) {
+        let kind: Kind =
+            switch status.type {
+            case .regular: .file
+            case .directory where !isForeign: .directory
+            default: .other
+            }
+        let seconds = Double(status.modified.seconds) + Double(status.modified.nanoseconds) / 1e9
+        self.init(
+            key: key, kind: kind, sizeInBytes: kind == .file ? status.sizeInBytes : 0,
+            modified: Date(timeIntervalSince1970: seconds), revision: kind == .file ? FileRevision(status) : nil)
+    }
+}

@@ -62,24 +62,3 @@ package struct CRC32C: Sendable {
         return tables
     }()
 }
-
-// MARK: Numbers in headers
-
-extension FixedWidthInteger {
-    /// The bytes of the number in little-endian order.
-    package var littleEndianBytes: [UInt8] {
-        stride(from: 0, to: bitWidth, by: 8).map { UInt8(truncatingIfNeeded: self >> $0) }
-    }
-}
-
-extension [UInt8] {
-    /// Appends the bytes of a number in little-endian order.
-    package mutating func append(littleEndian number: some FixedWidthInteger) {
-        append(contentsOf: number.littleEndianBytes)
-    }
-
-    /// The little-endian number at `offset`.
-    package func littleEndian<Number: FixedWidthInteger>(at offset: Int, as _: Number.Type = Number.self) -> Number {
-        self[offset..<offset + Number.bitWidth / 8].reversed().reduce(0) { $0 << 8 | Number(truncatingIfNeeded: $1) }
-    }
-}

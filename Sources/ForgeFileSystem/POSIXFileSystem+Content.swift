@@ -183,6 +183,18 @@ extension POSIXFileSystem {
         }
     }
 
+    /// The status of the file at `path`, or of the link itself if links are not followed.
+    @inlinable public func status(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
+    ) throws(FileSystemError) -> FileStatus {
+        try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
+    }
+
+    /// Closes a descriptor that was not written to, ignoring an error of closing it.
+    package func discard(_ descriptor: Descriptor) {
+        do { try close(descriptor) } catch _ {}
+    }
+
     /// Calls `body` again while a signal interrupts it.
     @inlinable public func retryingInterrupts<Result>(
         _ body: () throws(FileSystemError) -> Result

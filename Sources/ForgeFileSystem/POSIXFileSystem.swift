@@ -389,13 +389,6 @@ extension POSIXFileSystem {
         try removeDirectory(path, at: .workingDirectory)
     }
 
-    /// The status of the file at `path`, or of the link itself if links are not followed.
-    @inlinable public func status(
-        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
-    ) throws(FileSystemError) -> FileStatus {
-        try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
-    }
-
     /// Inode, size and number of links of a file, taken from its status.
     public func briefStatus(of file: FileReference) throws(FileSystemError) -> BriefFileStatus {
         BriefFileStatus(try status(of: file))
@@ -422,11 +415,6 @@ extension POSIXFileSystem {
             path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
         defer { discard(descriptor) }
         return try body(descriptor)
-    }
-
-    /// Closes a descriptor that was not written to, ignoring an error of closing it.
-    package func discard(_ descriptor: Descriptor) {
-        do { try close(descriptor) } catch _ {}
     }
 
     /// Calls `body` and closes `descriptor`; an error of closing is thrown unless `body` has thrown.

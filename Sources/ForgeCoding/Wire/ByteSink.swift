@@ -1,29 +1,6 @@
 import Foundation
 
 extension ByteSink {
-    /// Appends an item's head: major type, and argument in the shortest form.
-    @inline(__always)
-    func appendHead(_ major: UInt8, _ argument: UInt64) {
-        if argument < 24 {
-            append(major | UInt8(truncatingIfNeeded: argument))
-        } else {
-            appendLongHead(major, argument)
-        }
-    }
-
-    @inline(never)
-    private func appendLongHead(_ major: UInt8, _ argument: UInt64) {
-        if argument <= UInt64(UInt8.max) {
-            append(major | 24, UInt8(truncatingIfNeeded: argument))
-        } else if argument <= UInt64(UInt16.max) {
-            append(major | 25, UInt16(truncatingIfNeeded: argument))
-        } else if argument <= UInt64(UInt32.max) {
-            append(major | 26, UInt32(truncatingIfNeeded: argument))
-        } else {
-            append(major | 27, argument)
-        }
-    }
-
     /// Replaces the one-byte head at `offset` by one with this count.
     func setHead(_ major: UInt8, count: Int, at offset: Int) {
         if count < 24 {
@@ -43,18 +20,6 @@ extension ByteSink {
 
     @inline(__always)
     func append(_ value: Bool) { append(value ? Simple.true : Simple.false) }
-
-    @inline(__always)
-    func appendSigned(_ value: Int64) {
-        if value >= 0 {
-            appendHead(MajorType.unsigned, UInt64(bitPattern: value))
-        } else {
-            appendHead(MajorType.negative, UInt64(bitPattern: ~value))
-        }
-    }
-
-    @inline(__always)
-    func appendUnsigned(_ value: UInt64) { appendHead(MajorType.unsigned, value) }
 
     @inline(__always)
     func append(_ value: Double) { append(Simple.double, value.bitPattern) }

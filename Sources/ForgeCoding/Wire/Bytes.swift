@@ -309,6 +309,53 @@ enum SinkCache {
     }
 }
 
+extension ByteSink {
+    func appendEnvelopeHeader(_ schemaVersion: UInt32) {
+        append(ValueEnvelope.firstByte)
+        var rest = schemaVersion
+        while rest >= 0x80 {
+            append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        append(UInt8(truncatingIfNeeded: rest))
+    }
+
+    /// Appends an item's head: major type, and argument in the shortest form.
+    @inline(__always)
+    func appendHead(_ major: UInt8, _ argument: UInt64) {
+        if argument < 24 {
+            append(major | UInt8(truncatingIfNeeded: argument))
+        } else {
+            appendLongHead(major, argument)
+        }
+    }
+
+    @inline(never)
+    private func appendLongHead(_ major: UInt8, _ argument: UInt64) {
+        if argument <= UInt64(UInt8.max) {
+            append(major | 24, UInt8(truncatingIfNeeded: argument))
+        } else if argument <= UInt64(UInt16.max) {
+            append(major | 25, UInt16(truncatingIfNeeded: argument))
+        } else if argument <= UInt64(UInt32.max) {
+            append(major | 26, UInt32(truncatingIfNeeded: argument))
+        } else {
+            append(major | 27, argument)
+        }
+    }
+
+    @inline(__always)
+    func appendSigned(_ value: Int64) {
+        if value >= 0 {
+            appendHead(MajorType.unsigned, UInt64(bitPattern: value))
+        } else {
+            appendHead(MajorType.negative, UInt64(bitPattern: ~value))
+        }
+    }
+
+    @inline(__always)
+    func appendUnsigned(_ value: UInt64) { appendHead(MajorType.unsigned, value) }
+}
+
 /// Encodes numbers and strings as ``ValueCoder`` does under schema version 1, into a buffer of its own.
 ///
 /// For callers that encode one value at a time under a lock: a call does not allocate once the buffer has grown.

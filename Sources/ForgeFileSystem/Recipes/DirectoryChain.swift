@@ -222,16 +222,6 @@ extension POSIXFileSystem {
         return true
     }
 
-    /// Makes the names in a directory durable, where the file system can synchronise directories at all: `EINVAL`,
-    /// `ENOSYS` and `ENOTSUP` (Samba) mean that it writes names before it answers, or offers nothing else.
-    package func synchronizeDirectory(_ directory: Descriptor) throws(FileSystemError) {
-        do throws(FileSystemError) {
-            try synchronize(directory, .full)
-        } catch  where error.errno.isMissingFeature {
-            return
-        }
-    }
-
     private func openIfAllowed(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor? {
         do {
             return try open(path, at: directory, .readOnly, options: [.directory])

@@ -118,6 +118,16 @@ extension POSIXFileSystem {
         }
     }
 
+    /// Makes the names in a directory durable, where the file system can synchronise directories at all: `EINVAL`,
+    /// `ENOSYS` and `ENOTSUP` (Samba) mean that it writes names before it answers, or offers nothing else.
+    package func synchronizeDirectory(_ directory: Descriptor) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try synchronize(directory, .full)
+        } catch  where error.errno.isMissingFeature {
+            return
+        }
+    }
+
     private func create(
         _ name: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode, _ permissions: FilePermissions
     ) throws(FileSystemError) -> Descriptor {

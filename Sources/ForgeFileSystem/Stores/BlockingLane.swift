@@ -103,58 +103,6 @@ package final class BlockingLane: Sendable {
         return call.takeResult()
     }
 
-    /// Thrown by work that has changed nothing, because another program occupies a directory.
-    package struct Occupied: Error {
-        let directory: POSIXPath
-        let cause: any Error
-        let abandon: @Sendable () -> Void
-
-        /// - Parameters:
-        ///   - directory: What is occupied.
-        ///   - cause: The error if the call waits for it until its deadline.
-        ///   - abandon: Removes what the work keeps for the next attempt; called if there is none, because the call was
-        ///     cancelled or its deadline has passed during this one.
-        package init(_ directory: POSIXPath, _ cause: any Error, abandon: @escaping @Sendable () -> Void = {}) {
-            self.directory = directory
-            self.cause = cause
-            self.abandon = abandon
-        }
-    }
-
-    /// The error of a call that has waited until its deadline.
-    package struct DeadlineExceeded: Error {
-        package enum Awaited {
-            case thread
-            /// `body` has begun: it goes on, and its effect is unknown.
-            case body
-            /// What another program occupies, with the cause of the last ``Occupied``.
-            case occupied(any Error)
-        }
-
-        package let awaited: Awaited
-    }
-}
-
-// MARK: Lanes of roots
-
-extension BlockingLane {
-    private struct WeakLane {
-        weak var lane: BlockingLane?
-    }
-
-    private static let lanes = Mutex<[POSIXPath: WeakLane]>([:])
-
-    /// The lane of a directory of the system, which all stores of this process in it share.
-    package static func lane(of root: POSIXPath) -> BlockingLane {
-        lanes.withLock { lanes in
-            if let lane = lanes[root]?.lane { return lane }
-            // A new lane is rare beside the calls on it.
-            lanes = lanes.filter { $0.value.lane != nil }
-            let lane = BlockingLane()
-            lanes[root] = WeakLane(lane: lane)
-            return lane
-        }
-    }
 }
 
 // MARK: Calls
@@ -352,6 +300,14 @@ extension BlockingLane {
             job.limit == nil || running.removeValue(forKey: ObjectIdentifier(job)) != nil
         }
 
+        /// The time if the deadlines must be looked at then, and are not yet to be looked at earlier.
+        mutating func watches(until time: ContinuousClock.Instant?) -> ContinuousClock.Instant? {
+            guard let time else { return nil }
+            if let nextWatch, nextWatch <= time { return nil }
+            nextWatch = time
+            return time
+        }
+
         /// Removes a call that waits; false if it does not.
         mutating func remove(_ job: Job) -> Bool {
             guard let ticket = job.ticket else { return false }
@@ -492,5 +448,48 @@ extension BlockingLane {
             worker.semaphore.wait()
         }
         return state.withLock { _ in worker.job.take() }
+    }
+}
+
+// MARK: Cancellation
+
+/// The cancellation of a call, and how long it may take, shared with its work on another thread.
+package final class Cancellation: Sendable {
+    private let flag = Atomic(false)
+    /// By how many seconds the deadline of work that has begun is later; negative for none.
+    private let extra = Atomic<Int64>(0)
+
+    package init() {}
+
+    package var isCancelled: Bool { flag.load(ordering: .relaxed) }
+
+    package func cancel() {
+        flag.store(true, ordering: .relaxed)
+    }
+
+    /// Throws if the task was cancelled or its deadline has passed, on whatever thread its work runs.
+    package func check() throws {
+        if isCancelled || Task.isCancelled { throw CancellationError() }
+    }
+
+    /// Makes the deadline later, as far as the work has to read or write so many bytes: a second for each MiB.
+    package func expectWork(ofSize sizeInBytes: Int64) {
+        extra.add(max(sizeInBytes, 0) >> 20, ordering: .relaxed)
+    }
+
+    /// Takes back what was expected of an attempt that has ended.
+    func expectNothing() {
+        extra.store(0, ordering: .relaxed)
+    }
+
+    /// Removes the deadline, for work that takes long without waiting, such as that on a whole tree.
+    package func expectLongWork() {
+        extra.store(.min, ordering: .relaxed)
+    }
+
+    /// When work that was to end by `deadline` is late; nil for never.
+    func extended(_ deadline: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        let seconds = extra.load(ordering: .relaxed)
+        return seconds < 0 ? nil : deadline + Duration.seconds(seconds).bounded
     }
 }

@@ -46,7 +46,7 @@ extension KVEngine {
                     return unverified
                 }
                 let bytes = unsafe InlineTypes.encode(value, by: &writer.encoder)
-                guard bytes.count <= options.valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
+                guard bytes.count <= valueLimit else { throw KVStoreError(.valueTooLarge, .set, store: name) }
                 let revision = try unsafe append(.set, .set, key.identity, bytes, &writer)
                 writer.table.store(
                     EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
@@ -62,7 +62,7 @@ extension KVEngine {
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> [KVStoreIssue] {
         let encoded = try ValueTable.encoded(
-            value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: name)
+            value, key.identity, version: key.schema?.version ?? 1, maximumSize: valueLimit, store: name)
         defer { withExtendedLifetime(encoded) {} }
         let type = CellType.encoded(key)
         var checked: CheckedValues?
@@ -103,7 +103,7 @@ extension KVEngine {
     ) throws(KVStoreError) {
         do throws(KVStoreError) {
             let change = try PreparedBatch(
-                name, bytes, operation, valueLimit: options.valueLimit, store: self.name)
+                name, bytes, operation, valueLimit: valueLimit, store: self.name)
             _ = try commit(change, operation)
         } catch {
             throw error.about(name)
@@ -112,7 +112,7 @@ extension KVEngine {
 
     /// Makes changes together, if what they require holds; returns issues for the caller to report.
     func commit(_ batch: KVBatch) throws(KVStoreError) -> [KVStoreIssue] {
-        try commit(PreparedBatch(batch, valueLimit: options.valueLimit, store: name), .batch)
+        try commit(PreparedBatch(batch, valueLimit: valueLimit, store: name), .batch)
     }
 
     private func commit(
@@ -201,6 +201,8 @@ extension KVEngine {
     func checkFork(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         if fork.isForkedChild, directory != nil { throw KVStoreError(.unavailable(.forked), operation, store: name) }
     }
+
+    var isClosed: Bool { life.load(ordering: .acquiring) != .open }
 
     /// Throws if the store was closed, and in a child that was forked while it was open.
     @inline(__always)

@@ -23,6 +23,8 @@ final class KVEngine: Sendable {
 
     let table: ValueTable
     let options: FileKVStore.Options
+    /// The limit on values, in bytes.
+    let valueLimit: Int
 
     /// The issues found when the log was opened, until the first object over the store takes them.
     private let openingIssues: Mutex<[KVStoreIssue]>
@@ -50,8 +52,6 @@ final class KVEngine: Sendable {
 
     /// Changed under `writer`, in a shared store while no call of this process holds the lock of the store.
     let life = Atomic(Life.open)
-
-    var isClosed: Bool { life.load(ordering: .acquiring) != .open }
 
     let closing = SingleRun()
 
@@ -84,6 +84,7 @@ final class KVEngine: Sendable {
         name = handle.name
         self.table = table
         self.options = options
+        valueLimit = options.valueLimit
     }
 
     /// An empty store in memory.
@@ -97,6 +98,7 @@ final class KVEngine: Sendable {
         name = nil
         self.table = table
         self.options = options
+        valueLimit = options.valueLimit
     }
 
     /// The directory of a store on disk.

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 
 // Memory safety: The memory for a record has exactly the size that the lengths of its name and value give; a buffer's
-// checked subscript cuts every part of it. Records are read through spans, in `LogRecord+Reading.swift`.
+// checked subscript cuts every part of it. `LogReader` reads records through spans.
 
 /// A record of a log: a frame of 20 bytes and a payload that describes the change.
 enum LogRecord {

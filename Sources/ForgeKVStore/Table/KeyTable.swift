@@ -317,46 +317,108 @@ extension KeyEntry {
     }
 }
 
-/// The hash of names: multiplications of eight bytes at a time, folded (after Wang Yi's wyhash), under a secret of this
-/// process, so that names that collide cannot be chosen from outside.
-enum KeyHash {
-    /// The seed of all hashes.
-    struct Seed: Hashable, Sendable {
-        var first: UInt64
-        var second: UInt64
+/// The look-ups of readers, which take no lock: a value is read between two equal versions of its entry, inside a
+/// read-side critical section.
+extension TableView {
+    /// Why a look-up ended without a value and without the certainty that there is none.
+    enum Interruption: Error {
+        /// The writer is changing the entry: wait for it.
+        case busy
+
+        /// The value has to be decoded.
+        case encoded(ValueCell)
     }
 
-    private static let secret = Seed(first: .random(in: 0 ... .max) | 1, second: .random(in: 0 ... .max) | 1)
+    /// How many times a reader looks at an entry that the writer is changing, which takes a few nanoseconds unless its
+    /// thread was suspended meanwhile.
+    private static let patience = 64
 
-    /// The hash of a name in this process.
-    static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { unsafe hash(bytes, secret) }
-
-    /// The hash of a name, the same in every process.
+    /// The value of a key. Inlined into the `get` of each store, which is specialised for the common types.
     @inline(__always)
-    static func hash(_ bytes: UnsafeRawBufferPointer, _ seed: Seed) -> UInt64 {
-        var state = seed.first ^ UInt64(bytes.count)
-        var offset = 0
-        while bytes.count - offset > 8 {
-            state = unsafe fold(state ^ bytes.integer(at: offset, as: UInt64.self), seed.second)
-            offset += 8
+    func value<Value>(of key: KVKey<Value>) throws(Interruption) -> Value? {
+        let section = domain.enter()
+        guard let entry = array.find(key.identity) else {
+            section.leave()
+            return nil
         }
-        // The last eight bytes, some of them for the second time.
-        return unsafe fold(state ^ lastWord(bytes), seed.first ^ seed.second)
+        for _ in 0..<Self.patience {
+            let version = entry.version
+            let kind = entry.kind
+            let words = entry.words
+            guard entry.isStill(version) else { continue }
+            // No variable has the type `Value?`: every call would ask the runtime for it.
+            if kind > EntryContent.cell, kind == InlineTypes.kind(of: Value.self), key.schema == nil {
+                if Value.self == String.self { return section.leave(copyingText: words, as: Value.self) }
+                section.leave()
+                return InlineTypes.value(words, as: Value.self)
+            }
+            if kind == EntryContent.cell, words.1 != 0, words.1 == CellType.decoded(key).decodedTag {
+                return unsafe section.leave(copyingValueOf: EntryContent.cellAddress(words))
+            }
+            if kind == EntryContent.emptyKind {
+                section.leave()
+                return nil
+            }
+            let content = entry.content
+            guard entry.isStill(version), let cell = cell(of: content, in: entry, version, leaving: section) else {
+                continue
+            }
+            throw .encoded(cell)
+        }
+        section.leave()
+        throw .busy
     }
 
-    private static func lastWord(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
-        switch bytes.count {
-        case 8...: return unsafe bytes.integer(at: bytes.count - 8, as: UInt64.self)
-        case 4...:
-            let low = unsafe UInt64(bytes.integer(at: 0, as: UInt32.self))
-            return unsafe low | UInt64(bytes.integer(at: bytes.count - 4, as: UInt32.self)) << 32
-        default: return unsafe bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    /// The cell of a name.
+    func cell(of name: KeyName) throws(Interruption) -> ValueCell? {
+        let section = domain.enter()
+        guard let entry = array.find(name) else {
+            section.leave()
+            return nil
+        }
+        for _ in 0..<Self.patience {
+            let version = entry.version
+            let content = entry.content
+            guard entry.isStill(version) else { continue }
+            guard content.kind != EntryContent.emptyKind else {
+                section.leave()
+                return nil
+            }
+            guard let cell = cell(of: content, in: entry, version, leaving: section) else { continue }
+            return cell
+        }
+        section.leave()
+        throw .busy
+    }
+
+    /// The cell of non-empty content, or a new one for a value that has none; leaves the section. Nil,
+    /// still inside, if the entry was changed while encoded bytes were copied.
+    @inline(never)
+    private func cell(
+        of content: EntryContent, in entry: KeyEntry, _ version: UInt32, leaving section: ReadGuard
+    ) -> ValueCell? {
+        switch content.kind {
+        case EntryContent.cell:
+            return unsafe section.leave(retaining: EntryContent.cellAddress(content.words))
+        case EntryContent.encoded:
+            // The bytes belong to the arena, which may free them once this thread has left.
+            let copy = content.copyOfEncodedValue
+            guard entry.isStill(version) else { return nil }
+            section.leave()
+            return copy
+        case InlineTypes.textKind:
+            let text = section.leave(copyingText: content.words, as: String.self)
+            return InlineTypes.cell(text, revision: content.revision)
+        default:
+            section.leave()
+            return InlineTypes.cell(content)
         }
     }
 
-    @inline(__always)
-    private static func fold(_ left: UInt64, _ right: UInt64) -> UInt64 {
-        let product = left.multipliedFullWidth(by: right)
-        return product.high ^ product.low
+    /// Records that the value of a name cannot be read; returns whether this is the first report of it.
+    func report(_ cell: ValueCell, of name: KeyName) -> Bool {
+        let section = domain.enter()
+        defer { section.leave() }
+        return array.find(name)?.report(cell.revision) ?? true
     }
 }

@@ -118,6 +118,8 @@ final class DecodedImages: Sendable {
     private let entries: MemoryEntries
     /// Raised by every change of an image, so that one that was read before is not kept.
     private let changeCount = Mutex(0)
+    /// Whether an image was ever added.
+    private let isUsed = Atomic(false)
 
     init(limits: CacheLimits, _ pressure: MemoryPressure) {
         entries = MemoryEntries(limits: limits, pressure)
@@ -141,6 +143,7 @@ final class DecodedImages: Sendable {
                 let (total, overflows) = sum.addingReportingOverflow(image.sizeInBytes)
                 return overflows ? .max : total
             }
+            isUsed.store(true, ordering: .relaxed)
             entries.insert(Variants(images), for: key, sizeInBytes: sum)
         }
     }
@@ -148,7 +151,7 @@ final class DecodedImages: Sendable {
     func remove(_ id: String) {
         let old = changeCount.withLock { count in
             count += 1
-            return entries.remove(CacheKey(id))
+            return isUsed.load(ordering: .relaxed) ? entries.remove(CacheKey(id)) : nil
         }
         withExtendedLifetime(old) {}
     }
