@@ -4,7 +4,7 @@ struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     var codingPath: [any CodingKey] { node.codingPath }
 
-    /// The keys that `Key` accepts, in encoded order; empty for a malformed map, whose values cannot be read either.
+    /// The keys that `Key` accepts, in encoded order; empty for a malformed map, in which reading a value throws.
     var allKeys: [Key] { node.namesOrEmpty().compactMap { Key(stringValue: $0) } }
 
     func contains(_ key: Key) -> Bool { node.contains(key) }
@@ -42,8 +42,8 @@ struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func superDecoder(forKey key: Key) throws -> any Decoder { try node.nested(key) }
 }
 
-// The protocol has a requirement for each of these types, which the generic method does not satisfy, because it has a
-// default for each as well.
+// The protocol has a separate requirement, with a default implementation, for each of these types. That default takes
+// precedence over the generic method of this type.
 extension KeyedDecoding {
     func decode(_ type: Int128.Type, forKey key: Key) throws -> Int128 { try node.decode(type, key) }
     func decode(_ type: UInt128.Type, forKey key: Key) throws -> UInt128 { try node.decode(type, key) }
@@ -66,7 +66,7 @@ extension KeyedDecoding {
     func decodeIfPresent(_ type: UInt128.Type, forKey key: Key) throws -> UInt128? { try present(type, key) }
 }
 
-/// Decodes an array as an unkeyed container. An element that fails to decode remains the next one.
+/// Decodes an array as an unkeyed container. An element that fails to decode remains the next element.
 struct UnkeyedDecoding: UnkeyedDecodingContainer {
     let node: DecodingNode
     var cursor: ArrayCursor
@@ -80,8 +80,8 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
     var isAtEnd: Bool { cursor.isAtEnd(node.source.reader) }
 
     @inline(__always)
-    private mutating func advance(to end: Int) {
-        cursor.advance(to: end)
+    private mutating func advance(to offset: Int) {
+        cursor.advance(to: offset)
         if let end = cursor.end(node.source.reader) { node.knownEnd = end }
     }
 
@@ -198,14 +198,18 @@ extension SingleValueDecoding {
     func decode(_ type: UInt128.Type) throws -> UInt128 { try decodeAny(type) }
 }
 
-/// A position in an array.
+/// The position in an array where the next element is expected.
 struct ArrayCursor {
+    /// The number of elements; nil for an indefinite length.
     let count: Int?
 
     /// The remaining nesting depth of the elements.
     let levels: Int
 
+    /// The offset of the next element.
     private(set) var next: Int
+
+    /// The number of elements before the next element.
     private(set) var consumedCount = 0
 
     init(_ reader: ByteReader, _ start: Int, _ levels: Int) throws(WireFailure) {
@@ -238,19 +242,21 @@ struct ArrayCursor {
     }
 
     /// The number of elements, counted if the length is indefinite; nil if the array is malformed.
+    ///
+    /// - Complexity: O(1) for a definite length, otherwise O(n) in the remaining bytes.
     func countingElements(_ reader: ByteReader) -> Int? {
         if let count { return count }
-        var rest = self
-        while !rest.isAtEnd(reader) {
-            var offset = rest.next
+        var cursor = self
+        while !cursor.isAtEnd(reader) {
+            var offset = cursor.next
             do throws(WireFailure) {
                 try reader.skip(&offset, levels)
             } catch {
                 // `count` cannot throw; reading the element does.
                 return nil
             }
-            rest.advance(to: offset)
+            cursor.advance(to: offset)
         }
-        return rest.consumedCount
+        return cursor.consumedCount
     }
 }

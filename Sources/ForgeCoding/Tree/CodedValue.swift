@@ -27,7 +27,8 @@ public indirect enum CodedValue: Sendable, Hashable {
     case array([CodedValue])
     /// A keyed container, in encoded order.
     case map([Entry])
-    /// A tagged value: 2 and 3 bignum, 4 `Decimal`, 32 `URL`, 37 `UUID`; other encoders write others.
+    /// A tag number and the tagged value: 2 and 3 bignum, 4 `Decimal`, 32 `URL`, 37 `UUID`; other encoders write other
+    /// tags.
     case tagged(UInt64, CodedValue)
     /// Another simple value, such as `undefined` (23).
     case simple(UInt8)
@@ -51,7 +52,7 @@ public indirect enum CodedValue: Sendable, Hashable {
 
     /// The value under a string key of a map; nil if there is none. Keys are compared by their UTF-8.
     ///
-    /// - Complexity: O(entries).
+    /// - Complexity: O(n) in the number of entries.
     public subscript(key: String) -> CodedValue? {
         guard case .map(let entries) = self else { return nil }
         return entries.first { $0.key.isString(key) }?.value
@@ -95,7 +96,7 @@ extension CodedValue {
 
     /// Decodes the payload of an envelope.
     ///
-    /// - Throws: ``CodingFailure`` as ``init(decoding:)-([UInt8])``.
+    /// - Throws: The errors of ``init(decoding:)-([UInt8])``.
     public init(decoding envelope: ValueEnvelope) throws {
         self = try Self.decode(envelope.payload)
     }
@@ -223,7 +224,7 @@ extension UInt64 {
         (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt64(8 * $0)) }.drop { $0 == 0 }.map { $0 }
     }
 
-    /// Creates a number from big-endian bytes; nil for more than eight significant ones.
+    /// Creates a number from big-endian bytes; nil for more than eight bytes after leading zeros.
     init?(bigEndianBytes: [UInt8]) {
         let digits = bigEndianBytes.drop { $0 == 0 }
         guard digits.count <= 8 else { return nil }

@@ -3,9 +3,9 @@ import Foundation
 extension CodedValue {
     /// Parses a JSON text.
     ///
-    /// Numbers without a fraction or exponent become integers of up to 128 bits. All others, and `-0`, become doubles,
-    /// or what ``BinaryEncoder`` writes for a `Decimal` if that is exact and the shortest text of the double has
-    /// another value. JSON has no dates or byte strings: they stay strings.
+    /// Numbers without a fraction or exponent become integers of up to 128 bits. All others, and `-0`, become doubles.
+    /// If the shortest text of the double is not equal to the number, but a `Decimal` is, the number becomes what
+    /// ``BinaryEncoder`` writes for that `Decimal`. JSON has no dates or byte strings: they stay strings.
     ///
     /// A byte order mark at the start is ignored.
     ///
@@ -16,7 +16,8 @@ extension CodedValue {
         try self.init(json: text, levels: Self.maximumDepth)
     }
 
-    /// Parses a JSON text of up to `levels` levels, such as a value within an object of the caller.
+    /// Parses a JSON text of at most `levels` nested arrays and objects, such as a value inside an object of the
+    /// caller.
     package init(json text: String, levels: Int) throws {
         var parser = JSONParser(text)
         self = try parser.parse(levels: levels)
@@ -27,8 +28,9 @@ extension CodedValue {
     /// Values that JSON has no type for become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as
     /// their text, infinities as `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
     ///
-    /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of a single line.
-    /// - Returns: a JSON text (RFC 8259).
+    /// - Parameter prettyPrinted: Whether to write one line per element, indented by two spaces, instead of a single
+    ///   line.
+    /// - Returns: A JSON text (RFC 8259).
     /// - Throws: ``CodingFailure`` for a map with a key that is an array or a map, or with two keys with the same text:
     ///   JSON has no such objects.
     public func json(prettyPrinted: Bool = false) throws -> String {
@@ -283,7 +285,7 @@ extension JSONParser {
         }
     }
 
-    /// Skips an array or object by its brackets, at any depth.
+    /// Skips an array or object of any depth by counting brackets, without checking its syntax.
     private mutating func skipBrackets() throws(CodingFailure) {
         var depth = 0
         repeat {
@@ -309,7 +311,7 @@ struct DecimalNumeral: Equatable {
     /// The significant digits in ASCII, without zeros at either end.
     private let digits: [UInt8]
 
-    /// The power of ten of the last digit; limited to a range that no `Double` or `Decimal` exceeds.
+    /// The power of ten of the last digit; clamped to a range that contains all exponents of `Double` and `Decimal`.
     private let exponent: Int
 
     init(_ text: String) {
@@ -324,7 +326,7 @@ struct DecimalNumeral: Equatable {
             exponent = 0
             return
         }
-        // Fits into 32 bits, with the digits of any text.
+        // The sum with a number of digits still fits into an `Int` of 32 bits.
         let limit = 1 << 30
         let power = parts.dropFirst().first.map { part in
             Int(Substring(part)) ?? (part.first == UInt8(ascii: "-") ? -limit : limit)
@@ -335,7 +337,7 @@ struct DecimalNumeral: Equatable {
 
     var isZero: Bool { digits.isEmpty }
 
-    /// The number as the coder writes a `Decimal`; nil for zero, and if no `Decimal` is equal.
+    /// The number as ``BinaryEncoder`` writes a `Decimal`; nil for zero, and if no `Decimal` is equal to it.
     var decimalFraction: CodedValue? {
         guard var mantissa = UInt128(String(decoding: digits, as: UTF8.self)) else { return nil }
         var exponent = exponent
@@ -352,9 +354,9 @@ struct DecimalNumeral: Equatable {
 }
 
 extension CodedValue {
-    /// An integer.
+    /// Creates an integer, or a bignum if it fits into neither `Int64` nor `UInt64`.
     ///
-    /// - Precondition: Zero is not negative.
+    /// - Precondition: `isNegative` is false if `magnitude` is 0.
     init(magnitude: UInt128, isNegative: Bool) {
         // A negative number -1 - n is stored as n.
         let argument = isNegative ? magnitude - 1 : magnitude
@@ -369,7 +371,7 @@ extension CodedValue {
 }
 
 extension UInt128 {
-    /// The big-endian bytes without leading zeros, of a number of more than 63 bits.
+    /// The big-endian bytes of the number, without leading zeros if it has more than 56 bits.
     var bigEndianBytes: [UInt8] {
         UInt64(truncatingIfNeeded: self >> 64).bigEndianBytes
             + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }

@@ -1,7 +1,7 @@
 import Foundation
 
 extension ByteReader {
-    /// Whether the item is null; `undefined` counts as null.
+    /// Whether the item at an offset is null; `undefined` counts as null.
     @inline(__always)
     func isNull(_ offset: Int) throws(WireFailure) -> Bool {
         let first = try peek(offset)
@@ -53,7 +53,8 @@ extension ByteReader {
         return value
     }
 
-    /// Reads a double, an integer that a double represents exactly, or any number whose nearest double has its text.
+    /// Reads a double, or converts another number: a float or a decimal to the nearest double, an integer to the double
+    /// that equals it or that has it as its shortest text.
     @inline(__always)
     func double(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> Double {
         if try peek(offset) == Simple.double {
@@ -69,7 +70,8 @@ extension ByteReader {
         return value
     }
 
-    /// Reads a float, rounds a double unless that overflows, or takes an integer that a float represents exactly.
+    /// Reads a float, or converts another number: a double or a decimal to the nearest float unless that overflows, an
+    /// integer to the float that equals it.
     @inline(__always)
     func float(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> Float {
         if try peek(offset) == Simple.float {
@@ -88,12 +90,12 @@ extension ByteReader {
     /// Reads a number of any kind.
     func number(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> Number {
         let start = offset
-        var content = levels
-        switch try knownTag(&offset, &content) {
+        var contentLevels = levels
+        switch try knownTag(&offset, &contentLevels) {
         case nil: break
         case Tag.bignum: return .integer(isNegative: false, try bignum(&offset, start))
         case Tag.negativeBignum: return .integer(isNegative: true, try bignum(&offset, start))
-        case Tag.decimalFraction: return .decimal(try decimalFraction(&offset, content, start))
+        case Tag.decimalFraction: return .decimal(try decimalFraction(&offset, contentLevels, start))
         case let tag?: throw .mismatch(found: Tag.name(of: tag) ?? "a tagged value")
         }
         let first = self[offset]
@@ -119,9 +121,9 @@ extension ByteReader {
     private func decimalFraction(_ offset: inout Int, _ levels: Int, _ start: Int) throws(WireFailure) -> Decimal {
         guard try peek(offset) == MajorType.array | 2 else { throw .invalidContent(offset: start) }
         offset += 1
-        let content = try inside(levels)
-        guard case .integer(let isNegative, let argument) = try number(&offset, content),
-            case let mantissa = try number(&offset, content), case .integer = mantissa
+        let contentLevels = try inside(levels)
+        guard case .integer(let isNegative, let argument) = try number(&offset, contentLevels),
+            case let mantissa = try number(&offset, contentLevels), case .integer = mantissa
         else { throw .invalidContent(offset: start) }
         let exponent = Number.integer(isNegative: isNegative, argument).integer(Int8.self)
         guard let exponent, let value = mantissa.decimal(exponent: exponent) else { throw .outOfRange(offset: start) }
@@ -161,7 +163,7 @@ extension ByteReader {
         return whole
     }
 
-    /// Reads a byte string, the content of `tag` if it has that.
+    /// Reads a byte string, with or without the tag `tag`.
     func byteString(_ offset: inout Int, _ levels: Int, of tag: UInt64? = nil) throws(WireFailure) -> [UInt8] {
         try skipTags(&offset, levels, and: tag)
         guard self[offset] & MajorType.mask == MajorType.bytes else { throw mismatch(offset) }
@@ -180,17 +182,17 @@ extension ByteReader {
     func list<Element>(
         _ offset: inout Int, _ levels: Int, _ element: (inout Int, Int) throws(WireFailure) -> Element
     ) throws(WireFailure) -> [Element] {
-        let outside = try skipTags(&offset, levels)
+        let arrayLevels = try skipTags(&offset, levels)
         guard self[offset] & MajorType.mask == MajorType.array else { throw mismatch(offset) }
-        let content = try inside(outside)
+        let contentLevels = try inside(arrayLevels)
         var list: [Element] = []
         guard let count = try entryCount(&offset, itemsPerEntry: 1) else {
-            while try peek(offset) != Simple.break { list.append(try element(&offset, content)) }
+            while try peek(offset) != Simple.break { list.append(try element(&offset, contentLevels)) }
             offset += 1
             return list
         }
         list.reserveCapacity(count)
-        for _ in 0..<count { list.append(try element(&offset, content)) }
+        for _ in 0..<count { list.append(try element(&offset, contentLevels)) }
         return list
     }
 }
@@ -198,8 +200,8 @@ extension ByteReader {
 extension ByteReader {
     /// Reads a value of a type that is read without its `init(from:)`.
     ///
-    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. It is thrown, because an optional
-    ///   result would look up the metadata of `Optional<Value>` in every call.
+    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. An optional result would cost a
+    ///   lookup of the metadata of `Optional<Value>` in every call.
     @inline(__always)
     func known<Value>(_ type: Value.Type, _ offset: inout Int, _ levels: Int) throws(WireFailure) -> Value {
         if isSame(type, Int.self) {
@@ -288,7 +290,7 @@ extension ByteReader {
         }
     }
 
-    /// Reads an optional of a common type, so that a top-level one needs no container.
+    /// Reads an optional of a common type, so that a top-level optional needs no container.
     ///
     /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read.
     func knownOptional<Value>(_ type: Value.Type, _ offset: inout Int, _ levels: Int) throws(WireFailure) -> Value {
@@ -330,10 +332,10 @@ extension ByteReader {
     /// An untagged number is not a date: its epoch is unknown.
     func date(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> Date {
         let start = offset
-        var content = levels
-        switch try knownTag(&offset, &content) {
-        case Tag.referenceDate: return Date(timeIntervalSinceReferenceDate: try double(&offset, content))
-        case Tag.epochDate: return Date(timeIntervalSince1970: try double(&offset, content))
+        var contentLevels = levels
+        switch try knownTag(&offset, &contentLevels) {
+        case Tag.referenceDate: return Date(timeIntervalSinceReferenceDate: try double(&offset, contentLevels))
+        case Tag.epochDate: return Date(timeIntervalSince1970: try double(&offset, contentLevels))
         case let tag?: throw .mismatch(found: Tag.name(of: tag) ?? "a tagged value")
         case nil: throw mismatch(start)
         }
@@ -360,7 +362,9 @@ extension ByteReader {
         return UUID(bytes)
     }
 
-    /// Reads a decimal, an integer of up to 128 bits, or the shortest text of a floating-point number.
+    /// Reads a decimal, or converts another number: an integer exactly, a floating-point number by its shortest text.
+    ///
+    /// - Throws: ``WireFailure/outOfRange(offset:)`` if no `Decimal` has the value.
     func decimal(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> Decimal {
         let start = offset
         guard let value = try number(&offset, levels).decimal else { throw .outOfRange(offset: start) }
@@ -369,7 +373,9 @@ extension ByteReader {
 }
 
 extension UUID {
-    /// - Precondition: There are 16 bytes.
+    /// Creates a UUID from its 16 bytes.
+    ///
+    /// - Precondition: `bytes` has 16 elements.
     init(_ bytes: [UInt8]) {
         self.init(
             uuid: (

@@ -1,7 +1,8 @@
 /// A bounds-checked reader of CBOR items.
 ///
 /// It owns its bytes, so a decoder that the app retains stays valid; a decoder is an object, which cannot hold a span.
-/// Each read takes the offset of an item, and the remaining nesting depth of the item, itself included.
+/// Each read takes the offset of an item, which it advances past what it has read, and `levels`: the remaining nesting
+/// depth, the item included.
 struct ByteReader {
     let bytes: ArraySlice<UInt8>
 
@@ -16,14 +17,14 @@ struct ByteReader {
     @inline(__always)
     subscript(offset: Int) -> UInt8 { bytes.span[offset] }
 
-    /// The first byte of an item.
+    /// The first byte of an item, which stays unread.
     @inline(__always)
     func peek(_ offset: Int) throws(WireFailure) -> UInt8 {
         guard offset < count else { throw .truncated(offset: offset) }
         return self[offset]
     }
 
-    /// The big-endian bytes after the first byte of an item, as a number.
+    /// Reads the first byte of an item and the big-endian number after it; returns the number.
     @inline(__always)
     func argument<Value: FixedWidthInteger & BitwiseCopyable>(
         _ offset: inout Int, as type: Value.Type
@@ -35,7 +36,7 @@ struct ByteReader {
         return Value(bigEndian: value)
     }
 
-    /// Reads the argument of an item's head: its value or length.
+    /// Reads an item's head; returns its argument, which is a value or a length.
     ///
     /// - Throws: ``WireFailure/malformed(offset:)`` for a reserved or indefinite head and for a break.
     @inline(__always)
@@ -61,7 +62,7 @@ struct ByteReader {
 
     /// Reads the number of entries from an array or map head; nil for an indefinite length.
     ///
-    /// - Throws: ``WireFailure/truncated(offset:)`` if the remaining bytes cannot hold them, so that callers may
+    /// - Throws: ``WireFailure/truncated(offset:)`` if the remaining bytes cannot hold the entries, so that callers may
     ///   reserve memory for that many.
     func entryCount(_ offset: inout Int, itemsPerEntry: Int) throws(WireFailure) -> Int? {
         if try peek(offset) & ~MajorType.mask == MajorType.indefinite {
@@ -93,7 +94,7 @@ extension ByteReader {
         return levels &- 1
     }
 
-    /// Reads the number of a tag, after which the depth is that of its content; nil if the item has none.
+    /// Reads the number of a tag and reduces `levels` to the depth of its content; nil if the item has no tag.
     @inline(__always)
     func tag(_ offset: inout Int, _ levels: inout Int) throws(WireFailure) -> UInt64? {
         guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
@@ -101,8 +102,8 @@ extension ByteReader {
         return try head(&offset)
     }
 
-    /// Skips unknown tags, and reads the first known one, after which the depth is that of its content; nil if the item
-    /// has none.
+    /// Skips unknown tags, reads the number of the first known tag, and reduces `levels` to the depth of the content;
+    /// nil if the item has no known tag.
     @inline(__always)
     func knownTag(_ offset: inout Int, _ levels: inout Int) throws(WireFailure) -> UInt64? {
         while let tag = try tag(&offset, &levels) {
@@ -113,7 +114,7 @@ extension ByteReader {
 
     /// Skips unknown tags and `accepted`, and returns the remaining nesting depth of their content.
     ///
-    /// - Throws: a mismatch for any other known tag: its content is part of a value of another type.
+    /// - Throws: ``WireFailure/mismatch(found:)`` for any other known tag: its content belongs to another type.
     @inline(__always)
     @discardableResult
     func skipTags(_ offset: inout Int, _ levels: Int, and accepted: UInt64? = nil) throws(WireFailure) -> Int {
@@ -141,9 +142,9 @@ extension ByteReader {
         case MajorType.map:
             try skipEntries(&offset, itemsPerEntry: 2, levels)
         case MajorType.tag:
-            let content = try inside(levels)
+            let contentLevels = try inside(levels)
             _ = try head(&offset)
-            try skip(&offset, content)
+            try skip(&offset, contentLevels)
         default:
             try skipSimple(&offset)
         }
@@ -159,13 +160,13 @@ extension ByteReader {
     }
 
     private func skipEntries(_ offset: inout Int, itemsPerEntry: Int, _ levels: Int) throws(WireFailure) {
-        let content = try inside(levels)
+        let contentLevels = try inside(levels)
         if let entries = try entryCount(&offset, itemsPerEntry: itemsPerEntry) {
-            for _ in 0..<(entries * itemsPerEntry) { try skip(&offset, content) }
+            for _ in 0..<(entries * itemsPerEntry) { try skip(&offset, contentLevels) }
             return
         }
         while try peek(offset) != Simple.break {
-            for _ in 0..<itemsPerEntry { try skip(&offset, content) }
+            for _ in 0..<itemsPerEntry { try skip(&offset, contentLevels) }
         }
         offset += 1
     }
@@ -181,7 +182,7 @@ extension ByteReader {
 // MARK: Strings
 
 extension ByteReader {
-    /// The range of a string's content, by its length.
+    /// Reads the content of a string of a known length; returns its range.
     @inline(__always)
     private func content(_ length: UInt64, _ offset: inout Int) throws(WireFailure) -> Range<Int> {
         guard length <= UInt64(count &- offset) else { throw .truncated(offset: offset) }
@@ -190,7 +191,8 @@ extension ByteReader {
         return start..<offset
     }
 
-    /// Reads the range of a string's content; nil, with nothing read, if its length is indefinite.
+    /// Reads the head and content of a string; returns the range of the content. Returns nil, with nothing read, if the
+    /// length is indefinite.
     @inline(__always)
     func definiteContent(_ offset: inout Int) throws(WireFailure) -> Range<Int>? {
         guard try peek(offset) & ~MajorType.mask != MajorType.indefinite else { return nil }
@@ -198,7 +200,7 @@ extension ByteReader {
         return try content(length, &offset)
     }
 
-    /// Reads the ranges of the chunks of a string of indefinite length.
+    /// Reads a string of indefinite length; returns the ranges of its chunks.
     func chunks(_ offset: inout Int) throws(WireFailure) -> [Range<Int>] {
         let first = try peek(offset)
         var chunks: [Range<Int>] = []
@@ -213,7 +215,7 @@ extension ByteReader {
         return chunks
     }
 
-    /// The range of a map key: a definite-length text string, not yet validated as UTF-8.
+    /// Reads a map key, a definite-length text string; returns its range, not yet validated as UTF-8.
     @inline(__always)
     func key(_ offset: inout Int) throws(WireFailure) -> Range<Int> {
         let first = try peek(offset)
@@ -224,17 +226,19 @@ extension ByteReader {
         return try content(length, &offset)
     }
 
-    /// The fingerprint of a key if a range that a read returned holds its name; nil if it holds another one.
+    /// The fingerprint of a key name; nil if `range`, which a read returned, contains another name.
     @inline(__always)
     func fingerprint(of name: inout String, in range: Range<Int>) -> UInt64? {
         bytes.span.fingerprint(of: &name, in: range)
     }
 
-    /// Whether a range that a read returned is UTF-8.
+    /// Whether the bytes of a range that a read returned are valid UTF-8.
     @inline(__always)
     func isText(_ range: Range<Int>) -> Bool { UTF8Check.isValid(bytes.span, range) }
 
-    /// The string in a range that a read returned. `String(validating:as:)` looks up type metadata in every call.
+    /// The string in a range that a read returned; `start` is the offset that an error names.
+    ///
+    /// `String(validating:as:)` is not used: it looks up type metadata in every call.
     @inline(__always)
     func text(_ range: Range<Int>, _ start: Int) throws(WireFailure) -> String {
         guard isText(range) else { throw .invalidText(offset: start) }

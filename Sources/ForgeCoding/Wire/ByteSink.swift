@@ -1,7 +1,9 @@
 import Foundation
 
 extension ByteSink {
-    /// Replaces the one-byte head at `offset` by one with this count.
+    /// Replaces the one-byte head at `offset` by a head with this count, and moves the bytes after it if necessary.
+    ///
+    /// - Complexity: O(n) in the number of bytes after the head.
     func setHead(_ major: UInt8, count: Int, at offset: Int) {
         if count < 24 {
             self[offset] = major | UInt8(truncatingIfNeeded: count)
@@ -152,7 +154,9 @@ extension ByteSink {
         for element in list { body(element) }
     }
 
-    /// Appends an optional of a common type, so that a top-level one needs no container.
+    /// Appends an optional of a common type, so that a top-level optional needs no container.
+    ///
+    /// - Returns: false, with nothing appended, for any other type.
     func appendKnownOptional<Value>(_ value: Value, depth: Int) throws(WireFailure) -> Bool {
         if isSame(Value.self, Int?.self) {
             try appendWrapped(reinterpret(value, as: Int?.self), depth)
@@ -187,7 +191,7 @@ extension ByteSink {
 }
 
 extension ByteSink {
-    /// Appends a date without losing a bit.
+    /// Appends a date without loss of precision.
     ///
     /// Writes tag 1 (seconds since 1970, as an integer if whole) if that is exact, so that other tools recognise the
     /// date, and otherwise the private tag with the double that `Date` stores.

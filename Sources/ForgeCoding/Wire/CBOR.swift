@@ -10,9 +10,10 @@ enum MajorType {
     static let simple: UInt8 = 7 << 5
     static let mask: UInt8 = 7 << 5
 
-    /// The low five bits of an indefinite length.
+    /// The low five bits of the first byte of an item of indefinite length.
     static let indefinite: UInt8 = 31
 
+    /// The type of an item by its first byte, for error messages.
     static func name(of first: UInt8) -> String {
         switch first & mask {
         case unsigned, negative: return "an integer"
@@ -46,8 +47,9 @@ enum Simple {
 
 /// The tags that the binary format writes.
 ///
-/// The type of a value depends on them: the bytes of a bignum are no `Data`, and the array of a decimal no `[Int]`. A
-/// reader opens one only for a type that the tag stands for, and skips all other tags.
+/// The type of a value depends on them: the bytes of a bignum are not `Data`, and the array of a decimal is not
+/// `[Int]`. A reader reads the content of such a tag only as a type that the tag stands for, and ignores all tags that
+/// are not listed here.
 enum Tag {
     /// Seconds since 1970-01-01T00:00:00Z (RFC 8949, section 3.4.2).
     static let epochDate: UInt64 = 1
@@ -144,7 +146,7 @@ enum WireFailure: Error {
     /// Null instead of a value.
     case null
 
-    /// No value: the map has no such key, or the array no further element.
+    /// No value: the map does not contain the key, or the array has no further element.
     case missing
 
     /// Not an error: the type has no encoding of its own, so it decodes itself.
