@@ -5,21 +5,21 @@ import ForgeStorageTesting
 import Synchronization
 public import SystemPackage
 
-// Memory safety: Buffers are passed on for the time of the call; an address in a mapping is valid for the lifetime of
-// the mapping.
+// Memory safety: A buffer is used only during the call that passes it. An address in a mapping is valid for the
+// lifetime of the mapping.
 
 /// The files of a ``SimulatedDevice`` as one process of the app sees them, with protection classes enforced.
 ///
-/// It is an `InMemoryFileSystem` whose files can be read and written only as far as the lock state permits for their
-/// class; other calls throw `EPERM`, as on a real device. Names, sizes and other attributes are always readable, and
+/// It is an `InMemoryFileSystem` that enforces the class of each file: reading or writing content that the lock state
+/// makes inaccessible throws `EPERM`, as on a real device. Names, sizes and other attributes are always readable, and
 /// files can always be renamed and removed. A new file or directory inherits the class of its directory, and keeps it
 /// when moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
 ///
 /// After the process has ended (``SimulatedDevice/crash(_:)`` and similar events), every call throws `EIO` with
-/// ``ProcessEnded`` underlying and has no effect, so that leftovers of the old process cannot change the disk. Calls that
-/// wait for a lock, and changes that a task waits for, end with the same error.
+/// ``ProcessEnded`` underlying and has no effect, so that tasks that survive the process cannot change the disk. Calls
+/// that wait for a lock, and tasks that wait for changes of a directory, end with the same error.
 ///
-/// Not simulated: the ten seconds between the lock and the removal of the keys of `complete`, snapshots,
+/// Not simulated: the ten seconds after the lock in which files of the class `complete` stay accessible, snapshots,
 /// `URLResourceValues`, and the sandbox: a process can reach every path of the disk.
 public final class DeviceFileSystem: POSIXFileSystem {
     private let view: InMemoryFileSystem
@@ -41,7 +41,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
             defer { watches = [:] }
             return Array(watches.values)
         }
-        // Whatever watches looks at its directories again, and gets the error of the ended process.
+        // Each observer then lists its directories again, and receives the error of the ended process.
         for watch in ended { watch.reportLoss() }
     }
 
@@ -66,7 +66,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
     /// Sets the class of a file or directory; entries created in a directory later inherit its class.
     ///
     /// - Throws: `FileSystemError`; `EPERM` for a file whose content is inaccessible at present, or which could not be
-    ///   created with the new class at present.
+    ///   created with the new class at present. The class is unchanged then.
     public func setProtection(_ protection: FileProtection, of path: POSIXPath) throws(FileSystemError) {
         let view = try live(.setPermissions, path)
         let identity = try view.identity(of: .path(path))
@@ -98,8 +98,8 @@ public final class DeviceFileSystem: POSIXFileSystem {
         return try live(operation, path)
     }
 
-    /// The view, if the content of an open file is accessible at present.
-    private func content(
+    /// The view of the process; throws `EPERM` if the content of an open file is inaccessible at present.
+    private func viewForContent(
         of descriptor: Descriptor, for operation: FileSystemOperation
     ) throws(FileSystemError) -> InMemoryFileSystem {
         let view = try live(operation)
@@ -119,7 +119,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         }
     }
 
-    /// The class of a file; the default one if it cannot be determined.
+    /// The class of a file; the default class if it cannot be determined.
     private func protection(of file: FileReference) -> FileProtection {
         do throws(FileSystemError) {
             return rules[try view.identity(of: file)]
@@ -132,7 +132,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
     private func adopt(_ file: FileReference, _ protection: FileProtection) {
         do throws(FileSystemError) {
             rules[try view.identity(of: file)] = protection
-        } catch _ {}  // Another process has removed it already.
+        } catch _ {}  // Another process has removed the file already.
     }
 
     /// The class that a new file or directory at a path inherits.
@@ -160,8 +160,8 @@ extension DeviceFileSystem {
         let follows = !options.contains(.noFollow)
         let file = FileReference.path(path, at: directory, followsSymbolicLinks: follows)
         if let existing = status(of: file) {
-            let isWanted = !options.contains([.create, .exclusiveCreate])
-            if existing.type == .regular, isWanted, !rules.allows(.opening, protection(of: file)) {
+            let opensExisting = !options.contains([.create, .exclusiveCreate])
+            if existing.type == .regular, opensExisting, !rules.allows(.opening, protection(of: file)) {
                 throw locked(.open, path)
             }
             return try open()
@@ -174,7 +174,7 @@ extension DeviceFileSystem {
         return descriptor
     }
 
-    /// Closes a descriptor; those of an ended process are closed already.
+    /// Closes a descriptor; throws `EIO` after the process has ended, which closed all its descriptors.
     public func close(_ descriptor: Descriptor) throws(FileSystemError) {
         try live(.close).close(descriptor)
     }
@@ -186,20 +186,20 @@ extension DeviceFileSystem {
     public func read(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try unsafe content(of: descriptor, for: .read).read(descriptor, into: buffer, at: offset)
+        try unsafe viewForContent(of: descriptor, for: .read).read(descriptor, into: buffer, at: offset)
     }
 
     public func write(
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
-        try unsafe content(of: descriptor, for: .write).write(descriptor, from: buffer, at: offset)
+        try unsafe viewForContent(of: descriptor, for: .write).write(descriptor, from: buffer, at: offset)
     }
 
     public func copyRange(
         from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
     ) throws(FileSystemError) -> Int {
-        _ = try content(of: source, for: .copyRange)
-        return try content(of: target, for: .copyRange).copyRange(
+        _ = try viewForContent(of: source, for: .copyRange)
+        return try viewForContent(of: target, for: .copyRange).copyRange(
             from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
     }
 
@@ -212,7 +212,7 @@ extension DeviceFileSystem {
     public func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
         switch file {
         case .descriptor(let descriptor):
-            try content(of: descriptor, for: .truncate).truncate(file, to: sizeInBytes)
+            try viewForContent(of: descriptor, for: .truncate).truncate(file, to: sizeInBytes)
         case .path(let path, at: _, followsSymbolicLinks: _):
             let view = try live(.truncate, path)
             if let existing = status(of: file), existing.type == .regular,
@@ -225,7 +225,7 @@ extension DeviceFileSystem {
     }
 
     public func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
-        try content(of: descriptor, for: .allocate).allocate(descriptor, at: offset, length: length)
+        try viewForContent(of: descriptor, for: .allocate).allocate(descriptor, at: offset, length: length)
     }
 
     public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
@@ -237,8 +237,10 @@ extension DeviceFileSystem {
     /// A file of the class `complete` cannot be mapped (`ENODEV`), as with `SystemFileSystem` on a real device: locking
     /// would remove its pages, and an access would then raise a signal. If the class is set after the file was mapped,
     /// such an access traps with a message.
+    ///
+    /// - Throws: `FileSystemError`; `EPERM` while the content is inaccessible.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
-        let view = try content(of: descriptor, for: .map)
+        let view = try viewForContent(of: descriptor, for: .map)
         let mapping = try view.map(descriptor, at: offset, count: count)
         let inode = try view.identity(of: .descriptor(descriptor))
         guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
@@ -259,7 +261,7 @@ extension DeviceFileSystem {
             })
     }
 
-    /// Traps where a real process would receive `SIGBUS`.
+    /// Traps where a real process would receive `SIGBUS`; has no effect after the process has ended.
     private func requireReachable(_ inode: UInt64) {
         precondition(
             hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.accessing, rules[inode]),
@@ -275,7 +277,7 @@ extension DeviceFileSystem {
             watches.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(watch)) }
         }
         watches.withLock { $0[ObjectIdentifier(watch)] = watch }
-        // The process may have ended meanwhile.
+        // The process may have ended before the watch was registered.
         if hasEnded.load(ordering: .sequentiallyConsistent) { watch.reportLoss() }
         return watch
     }
@@ -288,7 +290,7 @@ extension DeviceFileSystem {
         do throws(FileSystemError) {
             try live(.lock).lock(descriptor, mode, waiting: waiting)
         } catch {
-            // A waiting call whose process ends finds its descriptor closed.
+            // The end of the process closes the descriptor of a waiting call: report that end instead.
             _ = try live(.lock)
             throw error
         }
@@ -356,7 +358,7 @@ extension DeviceFileSystem {
     }
 }
 
-/// A watch of directories whose process may end.
+/// A watch that also reports a loss of events when its process ends, so that the observer looks again.
 private final class DeviceWatch: DirectoryWatching {
     private let base: any DirectoryWatching
     private let queue: DispatchQueue

@@ -44,9 +44,9 @@ extension SimulatedDevice {
     /// - Parameters:
     ///   - name: The vault's name.
     ///   - keyAccessibility: When the key can be read, and whether it moves to a new device with the vault.
-    /// - Returns: The vault. If the Keychain has no key, a new one is created, with which an existing vault is
+    /// - Returns: The vault. If the Keychain has no key, a new key is created; an existing vault then throws
     ///   `.wrongKey`.
-    /// - Throws: `CryptError`, `.unavailable(.locked)` while the key cannot be read.
+    /// - Throws: `CryptError`; `.unavailable(.locked)` while the key cannot be read.
     public func vault(
         named name: String = "vault", keyAccessibility: CryptAccessibility = .afterFirstUnlock
     ) throws(CryptError) -> VaultCrypt {
@@ -74,7 +74,8 @@ extension SimulatedDevice {
 }
 
 extension String {
-    /// An injective encoding as a path component: all but letters, digits, `-` and `_` is written as bytes.
+    /// An injective encoding as a path component: each UTF-8 byte other than an ASCII letter, a digit, `-` or `_`
+    /// becomes `=` and two hexadecimal digits. The empty string becomes `=`.
     fileprivate var asFileName: POSIXPath {
         var name = ""
         for byte in utf8 {
@@ -134,7 +135,7 @@ public final class DeviceKVStore: KVTransactionalStoring {
                 if let store { return store }
                 try fileSystem.makeDirectories(path)
                 try fileSystem.setProtection(protection, of: path)
-                // After its process has ended, a store would otherwise log that it cannot close its files.
+                // A store with a logger would report, after its process has ended, that it cannot close its files.
                 let new = try FileKVStore(at: path, fileSystem: fileSystem, options: .silent)
                 store = new
                 return new
@@ -164,7 +165,7 @@ extension DeviceKVStore {
         do {
             return try store(.get, key.name).get(key)
         } catch {
-            return nil  // As documented; `read` tells the difference.
+            return nil  // As documented; `read` distinguishes a failure from an absent value.
         }
     }
 
@@ -184,7 +185,7 @@ extension DeviceKVStore {
         do {
             return try store(.contains, key.name).contains(key)
         } catch {
-            return false  // As documented; `read` tells the difference.
+            return false  // As documented; `read` distinguishes a failure from an absent value.
         }
     }
 
@@ -222,7 +223,7 @@ extension DeviceKVStore {
 }
 
 extension FileKVStore.Options {
-    /// Options without logging, for stores that are damaged on purpose.
+    /// Options without logging, for stores whose failures and damage a test causes.
     package static var silent: Self {
         Self(logger: Logger(label: "ForgeStorageTesting") { _ in SwiftLogNoOpLogHandler() })
     }

@@ -22,12 +22,16 @@ import SystemPackage
 ///
 /// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``updateApp()``, ``reinstallApp()``,
 /// ``purgeTemporaryFiles()``, ``restoreFromBackup(_:toNewDevice:)``) invalidates all objects obtained before it except
-/// secrets: their calls throw, also those that wait, and have no effect on the disk. Obtain new ones after it, as a restarted app does. Behaviour does not depend on the
-/// wall clock or on randomness, except for the vault's nonces. All calls are thread-safe.
+/// secrets: their calls, including waiting ones, throw and have no effect on the disk. Obtain new objects after the
+/// event, as a restarted app does.
 ///
-/// Not simulated: `UserDefaults`, which on iOS is unreadable before the first unlock and belongs to a process of its own;
-/// prewarmed launches, suspension and the watchdog; memory pressure; several apps; iCloud; and the delay between a lock
-/// and the loss of the keys. See ``DeviceFileSystem``, ``DeviceBackup`` and `FakeKeychain` for what those leave out.
+/// Behaviour does not depend on the wall clock or on randomness, except for the vault's nonces. All calls are
+/// thread-safe.
+///
+/// Not simulated: `UserDefaults`, which on iOS is unreadable before the first unlock and belongs to a process of its
+/// own; prewarmed launches, suspension and the watchdog; memory pressure; several apps; iCloud; and the delay between a
+/// lock and the removal of the class keys. See ``DeviceFileSystem``, ``DeviceBackup`` and `FakeKeychain` for what those
+/// leave out.
 public final class SimulatedDevice: Sendable {
     /// The secrets, also for injected statuses and for inspection by tests.
     public let keychain: FakeKeychain
@@ -48,7 +52,7 @@ public final class SimulatedDevice: Sendable {
         /// The stores of the running process.
         var stores: [String: DeviceKVStore] = [:]
 
-        /// A disk whose content is durable, and one process.
+        /// The state of a disk whose content is durable, with one process.
         init(_ disk: InMemoryFileSystem, _ rules: DataProtection) {
             self.disk = disk
             process = DeviceFileSystem(disk, rules)
@@ -64,8 +68,8 @@ public final class SimulatedDevice: Sendable {
             // The clock and the random generator are not reset.
             image.randomState = disk.image.randomState
             image.advance(by: durable.effectCount * 4 + 1)
-            let left = State(InMemoryFileSystem(image), rules)
-            (disk, process, durable) = (left.disk, left.process, left.durable)
+            let remaining = State(InMemoryFileSystem(image), rules)
+            (disk, process, durable) = (remaining.disk, remaining.process, remaining.durable)
             // The root directory exists, so this cannot fail.
             do throws(FileSystemError) { try disk.setQuota(quota) } catch _ {}
         }
@@ -122,10 +126,10 @@ public final class SimulatedDevice: Sendable {
     /// The path of the container of the app group, which the app and its extensions share.
     public var groupPath: POSIXPath { AppContainer.group }
 
-    /// Starts a process of an extension of the app, such as a widget: its view of the files.
+    /// Starts a process of an extension of the app, such as a widget, and returns its view of the files.
     ///
-    /// It ends with the device's power, an update, a reinstallation or a restore, but not with the app's process, and by
-    /// ``endExtension(_:)``. Not simulated: its own container and its own Keychain access groups.
+    /// The process ends with the device's power, an update, a reinstallation or a restore, but not with the app's
+    /// process, and by ``endExtension(_:)``. Not simulated: its own container and its own Keychain access groups.
     public func startExtension() -> DeviceFileSystem {
         state.withLock { state in
             let process = DeviceFileSystem(state.disk, rules)
@@ -156,9 +160,9 @@ public final class SimulatedDevice: Sendable {
 // MARK: The lock
 
 extension SimulatedDevice {
-    /// Locks the device, as the side button does; no effect before the first unlock, and none without a passcode.
+    /// Locks the device, as the side button does; has no effect before the first unlock or without a passcode.
     public func lock() {
-        // An app is notified before the lock and closes files that become inaccessible.
+        // An app is notified before the lock, and closes the files that become inaccessible.
         let stores = state.withLock { $0.stores.values.filter { $0.protection == .complete } }
         guard rules.lock == .unlocked, keychain.hasPasscode else { return }
         for store in stores { store.release() }
@@ -172,8 +176,8 @@ extension SimulatedDevice {
         keychain.unlock()
     }
 
-    /// Removes the passcode, in the settings of the unlocked device: the device cannot be locked any more, all classes of
-    /// protection permit everything, and secrets that require a passcode are removed.
+    /// Removes the passcode, in the settings of the unlocked device: the device cannot be locked any more, all classes
+    /// of protection permit everything, and secrets that require a passcode are removed.
     public func removePasscode() {
         rules.lock = .unlocked
         keychain.removePasscode()
@@ -208,8 +212,11 @@ extension SimulatedDevice {
 // MARK: The app
 
 extension SimulatedDevice {
-    /// Updates the app: its process and its extensions end, its directories get new paths, and everything is kept. So an
-    /// absolute path that the app has stored leads nowhere.
+    /// Updates the app: its process and its extensions end, its directories get new paths, and everything is kept.
+    ///
+    /// An absolute path that the app has stored is then invalid.
+    ///
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func updateApp() throws(FileSystemError) {
         endProcess()
         try state.withLock { (state) throws(FileSystemError) in
@@ -220,6 +227,8 @@ extension SimulatedDevice {
 
     /// Removes the app and installs it again: its files and those of its app group are removed, its directories get new
     /// paths, and its secrets are kept, as on iOS.
+    ///
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail; some files may be removed then.
     public func reinstallApp() throws(FileSystemError) {
         endProcess()
         try state.withLock { (state) throws(FileSystemError) in
@@ -232,13 +241,18 @@ extension SimulatedDevice {
     }
 
     /// Empties the app's caches directory, as the system does when storage is low; the process continues.
+    ///
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail; some files may be removed then.
     public func purgeCaches() throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             try AppContainer.empty(state.container.path(of: .caches), on: state.disk)
         }
     }
 
-    /// Empties the app's directory for temporary files, as the system does while the app does not run: its process ends.
+    /// Empties the app's directory for temporary files, as the system does while the app does not run: its process
+    /// ends.
+    ///
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail; some files may be removed then.
     public func purgeTemporaryFiles() throws(FileSystemError) {
         endProcess()
         try state.withLock { (state) throws(FileSystemError) in
@@ -248,8 +262,8 @@ extension SimulatedDevice {
 
     /// Ends the app's process without warning.
     ///
-    /// A power cut leaves the state with the greatest loss; `forEachCrash` explores all possible states. After a power
-    /// cut the device is before its first unlock, as after ``reboot()``.
+    /// A power cut leaves the state with the greatest loss; `forEachCrash` explores all possible states. The lock
+    /// state after a power cut is that after ``reboot()``.
     public func crash(_ kind: CrashKind = .processKill) {
         endProcess()
         guard kind == .powerCut else { return }
@@ -262,6 +276,8 @@ extension SimulatedDevice {
 
 extension SimulatedDevice {
     /// Fills the disk with other data until `sizeInBytes` are free, in whole blocks of 4096 bytes.
+    ///
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func fillDisk(leaving sizeInBytes: Int64) throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             let (limit, overflows) = try state.disk.usage().sizeInBytes.addingReportingOverflow(max(0, sizeInBytes))
@@ -270,7 +286,9 @@ extension SimulatedDevice {
         }
     }
 
-    /// Removes the other data.
+    /// Removes the data that ``fillDisk(leaving:)`` added.
+    ///
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func freeDisk() throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             state.quota = .init()
@@ -284,8 +302,8 @@ extension SimulatedDevice {
 extension SimulatedDevice {
     /// Makes a backup: secrets, and files except caches, temporary and excluded ones.
     ///
-    /// - Parameter encrypted: Whether the backup is encrypted. The secrets of one that is not can be read on this device
-    ///   only.
+    /// - Parameter encrypted: Whether the backup is encrypted. The secrets of an unencrypted backup can be read only on
+    ///   this device.
     /// - Returns: The backup.
     /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func backUp(encrypted: Bool = true) throws(FileSystemError) -> DeviceBackup {
@@ -295,12 +313,14 @@ extension SimulatedDevice {
         }
     }
 
-    /// Restores a backup to this device, erased, or to a new one in its place, which is then unlocked with a passcode.
+    /// Erases this device, or replaces it by a new one, and restores a backup to it.
+    ///
+    /// The app's processes end. The device has a passcode and is unlocked afterwards.
     ///
     /// - Parameters:
     ///   - backup: The backup; nil makes one first.
-    ///   - toNewDevice: Whether to restore to another device. Device-bound secrets are restored only to the device that
-    ///     has made the backup.
+    ///   - toNewDevice: Whether to restore to a new device. Device-bound secrets are restored only to the device that
+    ///     made the backup.
     /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func restoreFromBackup(
         _ backup: DeviceBackup? = nil, toNewDevice: Bool
@@ -377,7 +397,7 @@ final class DataProtection: Sendable {
         state.withLock { $0.classes = [:] }
     }
 
-    /// Whether the content of a file of this class can be used in this way at present.
+    /// Whether the lock state permits a use of the content of a file of a class.
     func allows(_ use: Use, _ protection: FileProtection) -> Bool {
         let lock = lock
         guard lock != .unlocked else { return true }

@@ -1,15 +1,19 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 
-/// The exploration of all crashes of a run, and of its recoveries.
+/// The exploration of the crashes of a run, and of the crashes of its recoveries.
 final class Exploration<Mark: Sendable> {
     typealias Recover = nonisolated(nonsending) (InMemoryFileSystem, Crash<Mark>) async throws -> Void
 
     /// The limits of the exploration.
     struct Bounds {
+        /// The number of states to visit.
         var limit: Int
+        /// The maximum number of consecutive crashes.
         var depth: Int
+        /// Whether the recovery from a kill is crashed too.
         var carriesKills: Bool
+        /// The maximum number of violations described in the report.
         var maximumViolationCount: Int
         var stopsAtFirstViolation = false
     }
@@ -19,12 +23,16 @@ final class Exploration<Mark: Sendable> {
     let bounds: Bounds
     private let recover: Recover
     private(set) var report: CrashReport
+    /// The hashes of the states that were recovered from, with their marks.
     private var seen: Set<UInt64> = []
+    /// The number of states that may still be visited during recoveries from power cuts.
     private var nestedBudget: Int
+    /// The number of recorded recoveries, from which their identities are assigned.
     private var runCount: UInt64 = 0
-    /// The number of the only state to recover from, apart from those on which it may depend.
+    /// For a replay, the number of the state to replay; of the states before it, only those whose recovery is itself
+    /// crashed are recovered from.
     private let replayed: Int?
-    /// The error of the recovery from that state.
+    /// The error of the recovery from the replayed state.
     private(set) var replayedError: (any Error)?
 
     init(
@@ -40,6 +48,7 @@ final class Exploration<Mark: Sendable> {
         report = CrashReport(profile: profile, seed: seed)
     }
 
+    /// Visits the states after a power cut and after a kill at each moment of a run; fills the report.
     nonisolated(nonsending) func explore(_ run: RecordedRun<Mark>) async {
         report.effectCount = run.effects.count
         await cutPower(in: run, limit: bounds.limit, above: [])
@@ -85,6 +94,7 @@ final class Exploration<Mark: Sendable> {
         if above.last?.kind == .processKill, !isExhaustive { report.sampledKillCount += 1 }
     }
 
+    /// Recovers from a state after a power cut, and explores the crashes of that recovery.
     private nonisolated(nonsending) func visit(
         _ state: CrashState, at point: CrashPoint, of run: RecordedRun<Mark>, above: [CrashLevel],
         nestedLimit: Int
@@ -143,8 +153,8 @@ final class Exploration<Mark: Sendable> {
         }
     }
 
-    /// All kills if there are few. Otherwise, for the program itself, one after each change and a sample of those
-    /// during stores; for a recovery, a sample.
+    /// All kills if there are few. Otherwise, for the program itself, all kills between changes and a sample of the
+    /// kills during stores; for a recovery, a sample of the kills between changes.
     private func chosenKills(of run: RecordedRun<Mark>, limit: Int, isOuter: Bool) -> [CrashLevel.Kill] {
         let kills = run.kills
         var generator = SplitMix64(seed: seed ^ run.identity)
@@ -163,7 +173,7 @@ final class Exploration<Mark: Sendable> {
 
     // MARK: Recovery
 
-    /// Recovers from a crash; returns the recovery as a run if its initial model `start` is given.
+    /// Recovers from a crash; returns the recovery as a run; nil if it threw, or if its initial model `start` is nil.
     private nonisolated(nonsending) func recover(
         from levels: [CrashLevel], on image: DiskImage, _ start: CrashModel?,
         events: ArraySlice<CrashRun<Mark>.Event>, earlierMarks: UInt64, of run: RecordedRun<Mark>,
@@ -198,7 +208,7 @@ final class Exploration<Mark: Sendable> {
     }
 }
 
-/// Splits a limit: small counts are satisfied completely, and the others get equal shares of the rest.
+/// Splits a limit among counts: small counts get a share that covers them, and the others equal shares of the rest.
 func shares(of limit: Int, among counts: [Double]) -> [Int] {
     var shares = [Int](repeating: 1, count: counts.count)
     var left = Double(limit)
@@ -219,7 +229,7 @@ struct RecordedRun<Mark: Sendable>: Sendable {
     var effects: [RecordedEffect]
     /// The effects of killed runs before this one, since the last power cut.
     var earlierEffects: [RecordedEffect] = []
-    /// The marks of this run and of those before.
+    /// The events, which carry the marks, of this run and of the runs before it.
     var events: [CrashRun<Mark>.Event]
     /// Distinguishes this run from every run whose marks may differ.
     var identity: UInt64 = 0
@@ -228,8 +238,8 @@ struct RecordedRun<Mark: Sendable>: Sendable {
 
     /// The identity of the marks made up to a moment of the run; equal if a recovery cannot distinguish the moments.
     func marks(in model: CrashModel) -> UInt64 {
-        let own = model.markCount - start.markCount
-        return own == 0 ? earlierMarks : StableHash.of(earlierMarks, identity, UInt64(own))
+        let count = model.markCount - start.markCount
+        return count == 0 ? earlierMarks : StableHash.of(earlierMarks, identity, UInt64(count))
     }
 
     /// The model after a kill; nil if the kill is partial and the last effect is not a store.

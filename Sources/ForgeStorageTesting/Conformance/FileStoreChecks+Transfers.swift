@@ -159,7 +159,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Calls `body` with a file in a temporary directory, which is removed afterwards.
+    /// Calls `body` with the URL of a file with this content, in a temporary directory that is removed afterwards.
     static func withSource(_ content: Data, _ body: (URL) async throws -> Void) async throws {
         let directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("ForgeStorage-\(UUID().uuidString)", isDirectory: true)
@@ -196,18 +196,18 @@ extension ConformanceChecks {
                         }
                     }
                     let failure = await failure { try await store.move(from: source, to: "file") }
-                    // The exchanges end with an error once the move has taken one of the two.
+                    // The exchanges end with an error once the move has removed one of the two names.
                     _ = await exchanges.result
                     let content = try await store.load("file")
-                    let rest = try [source, link].filter { try isRegular($0) }
+                    let remaining = try [source, link].filter { try isRegular($0) }
                     if let failure {
                         try expect(failure is FileStoreError, "the error is \(failure)")
                         try expectEqual(content, Data("old".utf8), "the content after \(failure)")
-                        let contents = try rest.map { try Data(contentsOf: $0) }
+                        let contents = try remaining.map { try Data(contentsOf: $0) }
                         try expectEqual(contents, [Data("source".utf8)], "the source after \(failure)")
                     } else {
                         try expectEqual(content, Data("source".utf8), "the content")
-                        try expectEqual(rest, [], "names of the source after the move")
+                        try expectEqual(remaining, [], "names of the source after the move")
                     }
                     try expectEqual(try Data(contentsOf: outside), Data("outside".utf8), "the file outside")
                 }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 public import SystemPackage
 
-/// A run of `forEachFailingCall`: a call, and what happens to it.
+/// A run of `forEachFailingCall`: the call that fails, and its fault.
 public struct FailingCall: Hashable, Sendable {
     /// How often a call fails.
     public enum Mode: String, Hashable, Sendable, CaseIterable {
@@ -16,46 +16,46 @@ public struct FailingCall: Hashable, Sendable {
 
     /// The behaviour of a disk beyond failing a call with an error number.
     public enum Condition: String, Hashable, Sendable, CaseIterable {
-        /// Each read and each write in turn transfers 1 byte, and each write also half of its bytes, so that code which
-        /// ignores the returned count loses the rest.
+        /// In a run of its own, each read and each write transfers only 1 byte, and each longer write only half of its
+        /// bytes, so that code which ignores the returned count loses the rest.
         case shortTransfers
 
-        /// The device fills up at each boundary that matters: before each write, after its first byte and before its
-        /// last. It stays full until the body ends.
+        /// In a run of its own, the device becomes full before each write or allocation, after its first byte, and
+        /// before its last byte. It stays full until the body ends.
         case fullDevice
 
-        /// Each flush in turn fails once and later ones succeed, but what it should have made durable stays undecided,
-        /// as after a failed `fsync` on Linux. Only a power cut shows that a flush was merely repeated: combine the loop
-        /// with `forEachCrash` of ForgeCrashTesting.
+        /// In a run of its own, each flush fails once and later flushes succeed, but it is undefined whether the data
+        /// of the failed flush is durable, as after a failed `fsync` on Linux. Only a power cut detects code that
+        /// merely repeats the flush: combine the loop with `forEachCrash` of ForgeCrashTesting.
         case failedFlush
     }
 
     /// What happens to the call.
     public enum Fault: Hashable, Sendable {
-        /// It fails.
+        /// The call fails with an error number.
         case error(Errno, Mode, FaultEffect)
 
-        /// It transfers only this many bytes.
+        /// The call transfers only this many bytes.
         case shortTransfer(byteCount: Int)
 
-        /// It is the write that exceeds the device, which has space for this many bytes from the first call on.
+        /// The call is the write or allocation that fills the device, which has space for this many bytes at first.
         case fullDevice(afterBytes: Int)
 
-        /// It is a flush that fails, and its data stays undecided.
+        /// The call is a flush that fails; it is undefined whether its data is durable.
         case failedFlush
     }
 
-    /// The number of interruptions in mode `forEver`.
+    /// The number of consecutive interruptions in ``Mode/forEver``.
     public static let interruptionCount = 64
 
     /// The default error numbers: failures of a device, a quota, a signal, the kernel's tables, or changed permissions,
-    /// which any call may meet.
+    /// which any call may report.
     public static let errnos: [Errno] = [
         .ioError, .noSpace, .diskQuotaExceeded, .interrupted, .tooManyOpenFiles, .tooManyOpenFilesInSystem,
         .permissionDenied, .readOnlyFileSystem, .noMemory,
     ]
 
-    /// The number of the call, counted from 1.
+    /// The position of the call among the calls of the body, counted from 1.
     public let number: Int
 
     /// What happens to the call.
@@ -99,13 +99,13 @@ public struct FailingCallReport: Hashable, Sendable {
     /// The number of calls that the body makes without failures.
     public internal(set) var callCount = 0
 
-    /// The number of runs with a call that fails with an error number.
+    /// The number of runs in which a call fails with an error number, without the runs of conditions.
     public internal(set) var runCount = 0
 
-    /// The number of runs with a short transfer, a full device or a failed flush.
+    /// The number of runs of conditions: with a short transfer, a full device or a failed flush.
     public internal(set) var conditionRunCount = 0
 
-    /// The number of all these runs in which the body threw; in the others it tolerated the fault.
+    /// The number of runs of both kinds in which the body threw; in the other runs it tolerated the fault.
     public internal(set) var throwingRunCount = 0
 
     /// The number of failed calls in all runs.
@@ -146,9 +146,9 @@ public struct FailingCallFailures: Error, Sendable, CustomStringConvertible {
     public static let maximumCount = 8
 
     public var description: String {
-        let told = failures.map(\.description).joined(separator: "\n\n")
-        guard count > failures.count else { return told }
-        return "\(count) runs failed, the first \(failures.count) being\n\(told)"
+        let reported = failures.map(\.description).joined(separator: "\n\n")
+        guard count > failures.count else { return reported }
+        return "\(count) runs failed, the first \(failures.count) being\n\(reported)"
     }
 }
 
@@ -170,9 +170,9 @@ struct FailingCallTally {
     private var failures: [FailingCallFailures.Failure] = []
     private var failureCount = 0
     /// The calls of the run without faults.
-    private var made: [FaultPlan.CountedCall] = []
+    private var recordedCalls: [FaultPlan.CountedCall] = []
     /// How long to wait for other threads to release shared objects before open descriptors count as leaks.
-    private var patience = Duration.seconds(1)
+    private var leakTimeout = Duration.seconds(1)
 
     init(
         _ errnos: [Errno], _ modes: [FailingCall.Mode], _ effects: [FaultEffect],
@@ -192,7 +192,7 @@ struct FailingCallTally {
             guard report.callCount > 0 else {
                 throw NothingFailed(description: "the body called nothing on the file system it was given")
             }
-            let lists = [errors, unusual]
+            let lists = [errorRuns, conditionRuns]
             guard !lists[0].isEmpty || errnos.isEmpty && !lists[1].isEmpty else {
                 throw NothingFailed(description: "no error numbers, no modes or no effects were given")
             }
@@ -200,7 +200,8 @@ struct FailingCallTally {
         }
     }
 
-    private var errors: [FailingCall] {
+    /// The runs with error numbers, one for each call, error number, mode and effect.
+    private var errorRuns: [FailingCall] {
         var calls: [FailingCall] = []
         for number in 1...report.callCount {
             for errno in errnos {
@@ -216,10 +217,10 @@ struct FailingCallTally {
     }
 
     /// The runs of the conditions, each at every call that it concerns.
-    private var unusual: [FailingCall] {
+    private var conditionRuns: [FailingCall] {
         var calls: [FailingCall] = []
         var storedByteCount = 0
-        for (index, call) in made.enumerated() {
+        for (index, call) in recordedCalls.enumerated() {
             let (number, count) = (index + 1, call.byteCount)
             let stores = call.operation == .write || call.operation == .allocate
             if conditions.contains(.shortTransfers), call.operation == .read || call.operation == .write, count > 1 {
@@ -240,28 +241,28 @@ struct FailingCallTally {
         return calls
     }
 
-    /// A plan with the fault of a run. A retry without an end ends it: after many more calls than without the fault, the
-    /// fault is lifted.
+    /// A plan with the fault of a run. Its call limit ends an endless retry loop: after many more calls than the run
+    /// without faults needed, the fault is lifted.
     func plan(_ call: FailingCall?) -> FaultPlan {
         guard let call else { return FaultPlan() }
         return FaultPlan([call.rule], callLimit: 2_000 + 20 * report.callCount)
     }
 
-    /// Waits until nothing is open, for as long as other threads may need to release what they share. After the first
-    /// leak the wait is short: the loop fails anyway.
+    /// Waits until no descriptor is open, at most `leakTimeout`, because other threads may still release shared
+    /// objects. After the first leak the timeout is short: the loop fails anyway.
     mutating func wait(for fileSystem: FaultingFileSystem) {
         let clock = ContinuousClock()
-        let deadline = clock.now + patience
+        let deadline = clock.now + leakTimeout
         while !fileSystem.openDescriptors.isEmpty, clock.now < deadline { Thread.sleep(forTimeInterval: 0.0001) }
-        if !fileSystem.openDescriptors.isEmpty { patience = .milliseconds(5) }
+        if !fileSystem.openDescriptors.isEmpty { leakTimeout = .milliseconds(5) }
     }
 
-    /// As `wait`, without blocking the thread.
+    /// Like ``wait(for:)``, without blocking the thread.
     nonisolated(nonsending) mutating func settle(_ fileSystem: FaultingFileSystem) async {
         let clock = ContinuousClock()
-        let deadline = clock.now + patience
+        let deadline = clock.now + leakTimeout
         while !fileSystem.openDescriptors.isEmpty, clock.now < deadline { await Task.yield() }
-        if !fileSystem.openDescriptors.isEmpty { patience = .milliseconds(5) }
+        if !fileSystem.openDescriptors.isEmpty { leakTimeout = .milliseconds(5) }
     }
 
     /// Checks a file system after the body has run, and disarms its faults.
@@ -282,12 +283,12 @@ struct FailingCallTally {
             }
         } else {
             report.callCount = fileSystem.plan.callCount
-            made = fileSystem.plan.countedCalls
+            recordedCalls = fileSystem.plan.countedCalls
         }
         checkDescriptors(call, fileSystem, "the body")
     }
 
-    /// Checks a file system after verification.
+    /// Checks a file system after verification, and records its error.
     mutating func verified(_ call: FailingCall?, on fileSystem: FaultingFileSystem, _ error: (any Error)?) {
         if let error { return fail(call, "\(error)", fileSystem) }
         checkDescriptors(call, fileSystem, "verifying")
@@ -299,12 +300,12 @@ struct FailingCallTally {
         return report
     }
 
-    private mutating func checkDescriptors(_ call: FailingCall?, _ fileSystem: FaultingFileSystem, _ who: String) {
+    private mutating func checkDescriptors(_ call: FailingCall?, _ fileSystem: FaultingFileSystem, _ phase: String) {
         let open = fileSystem.openDescriptors
         guard !open.isEmpty else { return }
         let paths = open.map { fileSystem.path(of: $0)?.description ?? $0.description }
-        fail(call, "\(who) left open: \(paths.joined(separator: ", "))", fileSystem)
-        // Closed, so that verification does not see them as leaks.
+        fail(call, "\(phase) left open: \(paths.joined(separator: ", "))", fileSystem)
+        // The next check of descriptors must not report these again.
         for descriptor in open { do { try fileSystem.close(descriptor) } catch _ {} }
     }
 

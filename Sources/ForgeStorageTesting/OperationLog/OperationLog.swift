@@ -47,12 +47,14 @@ public final class OperationLog: Sendable {
     /// The messages of ``FaultingFileSystem/logger``; they are not part of ``text``.
     public var messages: [String] { state.withLock { $0.messages } }
 
-    /// Records that everything so far has been acknowledged as durable, for the linter.
+    /// Records that the test has acknowledged everything before this entry as durable, for the durability linter.
+    ///
+    /// - Parameter what: What was acknowledged, as the log prints it.
     public func acknowledge(_ what: String) {
         state.withLock { $0.entries.append(.acknowledgement(sequence: $0.entries.count + 1, what)) }
     }
 
-    /// Removes all entries and messages; inode numbers continue.
+    /// Removes all entries and messages; the numbering of inodes continues.
     public func removeAll() {
         state.withLock { state in
             state.entries.removeAll()
@@ -72,7 +74,7 @@ public final class OperationLog: Sendable {
         }
     }
 
-    /// The log number of an inode; a new one for a new file, because systems reuse inode numbers.
+    /// The number of an inode in the log; a new file gets a new number, because systems reuse inode numbers.
     func number(of inode: InodeIdentity, isNew: Bool = false) -> Int {
         state.withLock { state in
             if !isNew, let number = state.inodes[inode] { return number }
@@ -83,7 +85,7 @@ public final class OperationLog: Sendable {
     }
 }
 
-/// The identity of a file among all files at the same time.
+/// The identity of a file among all files that exist at the same time.
 struct InodeIdentity: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64
@@ -99,7 +101,7 @@ extension OperationLog {
     ///
     /// Random parts of temporary names are replaced by numbers in order of appearance.
     public var text: String {
-        var names = ReservedNames()
+        var names = RandomNameNumbers()
         return entries.map { names.replacing(in: $0.description) }.joined(separator: "\n")
     }
 }
@@ -117,11 +119,12 @@ extension OperationLog.Entry: CustomStringConvertible {
     }
 }
 
-/// The numbers assigned to random names.
-private struct ReservedNames {
+/// The numbers that replace the random parts of `#tmp-…` and `#trash-…` names.
+private struct RandomNameNumbers {
     private static let randomLength = 16
     private var numbers: [Substring: Int] = [:]
 
+    /// The line with each random part of a name replaced by its number.
     mutating func replacing(in line: String) -> String {
         var result = ""
         var rest = line[...]
@@ -254,7 +257,7 @@ public struct OperationRecord: Hashable, Sendable {
     /// The offset argument; nil if the call used the file offset.
     public var offset: Int64?
 
-    /// The number of bytes requested, the length of a range, or a file size.
+    /// The number of bytes requested, the length of a range, or a file size, in bytes.
     public var count: Int64?
 
     /// Other arguments as text: access mode, options, permissions, level.
@@ -266,7 +269,7 @@ public struct OperationRecord: Hashable, Sendable {
     /// The number of bytes transferred.
     public var transferredCount: Int?
 
-    /// The file, by order of appearance.
+    /// The number of the file's inode, by order of appearance.
     public var inode: Int?
 
     /// The faults that applied, as text.
@@ -281,9 +284,9 @@ public struct OperationRecord: Hashable, Sendable {
 
     // MARK: For the linter
 
-    /// The directory that contains the first name.
+    /// The inode number in the log of the directory that contains ``path``.
     package var directory: Int?
-    /// The directory that contains the second name.
+    /// The inode number in the log of the directory that contains ``destination``.
     package var newDirectory: Int?
     /// Whether the file or directory did not exist before.
     package var isCreation = false
@@ -295,13 +298,13 @@ public struct OperationRecord: Hashable, Sendable {
     package var sizeBefore: Int64?
     /// The size that the call sets.
     package var newSize: Int64?
-    /// The number of names before the call.
+    /// The number of hard links before the call.
     package var linkCount: UInt64?
-    /// The file that a rename replaced.
+    /// The inode number in the log of the file that a rename replaced.
     package var replaced: Int?
     /// Whether the file is a regular one.
     package var isRegular = false
-    /// Whether no other descriptor of the same file, by its inode, was open.
+    /// Whether no other descriptor of the same inode was open.
     package var isLastDescriptorOfFile = false
 
     init(_ operation: FileSystemOperation, time: Duration) {
