@@ -1,11 +1,12 @@
 import Synchronization
 import SystemPackage
 
-/// A directory below which everything is reached without following a link and without leaving it, whatever other
-/// programs do to the tree meanwhile.
+/// A directory whose tree is accessed without following links and without leaving it, even while other programs change
+/// the tree.
 ///
-/// Links on the path of the directory itself are followed once, when the object is created. If another directory takes
-/// the path later, it is opened instead, unless a link is on the path now or was at first.
+/// Links on the path of the directory itself are followed once, when the object is created; the object then keeps that
+/// directory. If the path had no link, each call opens the directory that is at the path at that time, and throws
+/// `ELOOP` if that leads through a link to another directory.
 package final class ConfinedDirectory: Sendable {
     /// The file system of the directory.
     package let fileSystem: any POSIXFileSystem
@@ -14,11 +15,15 @@ package final class ConfinedDirectory: Sendable {
     package let path: POSIXPath
 
     private let held: Mutex<OpenDirectory>
+
+    /// Whether a directory that has taken the path is opened instead of the held one.
     private let isReopened: Bool
 
     private static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
 
     /// Opens a directory.
+    ///
+    /// - Throws: ``FileSystemError`` if the path does not exist, is not a directory or cannot be opened.
     package init(
         _ path: POSIXPath, on fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(FileSystemError) {
@@ -33,18 +38,18 @@ package final class ConfinedDirectory: Sendable {
         }
     }
 
-    /// The directory at the path now.
+    /// The directory at the path now, or the held one if its path contained a link.
     private func current() throws(FileSystemError) -> OpenDirectory {
         let held = self.held.withLock { $0 }
         guard isReopened else { return held }
-        // A link may be followed here: it leads to the open directory, or it is refused below.
+        // A link on the path is harmless if it leads to the held directory; otherwise opening refuses it.
         if held.identity == DirectoryIdentity(try fileSystem.status(path)) { return held }
         let new = try OpenDirectory(path, resolution: .noSymbolicLinks, on: fileSystem)
         self.held.withLock { $0 = new }
         return new
     }
 
-    /// Opens a directory below this one, for the caller to close; `.` is this one.
+    /// Opens a directory below this one, for the caller to close; `.` is this directory.
     ///
     /// - Throws: ``FileSystemError``: `ELOOP` if a link is on the path, `EXDEV` for a path that leads outside.
     package func open(_ path: POSIXPath) throws(FileSystemError) -> Descriptor {
@@ -54,7 +59,7 @@ package final class ConfinedDirectory: Sendable {
         }
     }
 
-    /// Opens a directory below this one, calls `body` and closes it again; `.` is this one.
+    /// Opens a directory below this one, calls `body` and closes the directory; `.` is this directory.
     ///
     /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
     package func withDirectory<Result: ~Copyable>(
@@ -79,8 +84,9 @@ package final class ConfinedDirectory: Sendable {
 }
 
 extension POSIXFileSystem {
-    /// Opens a regular file in an open directory for reading, and nothing else: opening a pipe has an effect on its
-    /// writers, and opening a device may have any.
+    /// Opens a file in an open directory for reading, if it is a regular file.
+    ///
+    /// Other types are not opened: opening a FIFO affects its writers, and opening a device may have any effect.
     ///
     /// - Returns: The file, for the caller to close, and its status.
     /// - Throws: ``FileSystemError``: `ENOTSUP` for a file of another type.
@@ -90,7 +96,7 @@ extension POSIXFileSystem {
         guard try status(name, at: directory, followsSymbolicLinks: false).type == .regular else {
             throw FileSystemError(.open, .notSupported, path: name)
         }
-        // Another file may have taken the name meanwhile; without nonBlocking, a pipe would block.
+        // Another file may have taken the name meanwhile; without nonBlocking, opening a FIFO would block.
         let descriptor = try open(name, at: directory, .readOnly, options: [.noFollow, .nonBlocking])
         do throws(FileSystemError) {
             let status = try status(of: .descriptor(descriptor))
@@ -104,14 +110,14 @@ extension POSIXFileSystem {
 }
 
 extension Errno {
-    /// Whether a path resolution cannot be limited: an old kernel, or a sandbox that refuses the call.
+    /// Whether restricted path resolution is unavailable: an old kernel, or a sandbox that refuses the call.
     fileprivate var isMissingResolution: Bool {
         self == .noFunction || self == .notPermitted || self == .notSupported
     }
 }
 
-/// The identity of a directory while it exists or is held open: inode numbers of removed directories are reused at
-/// once.
+/// The identity of a directory, valid only while the directory exists or is open: file systems reuse the inode numbers
+/// of removed directories.
 package struct DirectoryIdentity: Hashable, Sendable {
     var inode: UInt64
     var device: UInt64

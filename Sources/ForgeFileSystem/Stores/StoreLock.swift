@@ -226,8 +226,8 @@ extension POSIXFileSystem {
     ///   - directory: The open directory of the store.
     ///   - isWritten: False for a file that is only locked.
     /// - Returns: The file, open for reading and writing.
-    /// - Throws: `ENOTSUP` if a file that is not regular has the name, `EMLINK` if the file is written and has several
-    ///   hard links: a write to it would change a file that does not belong to the store.
+    /// - Throws: ``FileSystemError``: `ENOTSUP` if a file that is not regular has the name, `EMLINK` if `isWritten` is
+    ///   true and the file has several hard links: a write would change a file that does not belong to the store.
     package func openStoreFile(
         _ name: POSIXPath, at directory: Descriptor, isWritten: Bool = true
     ) throws(FileSystemError) -> Descriptor {

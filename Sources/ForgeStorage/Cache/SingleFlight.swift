@@ -1,24 +1,26 @@
 import Synchronization
 
-/// The loads that are under way, at most one per key, and their waiters.
+/// The loads in progress, called flights, and their waiters.
 ///
-/// A flight is *current* until it ends or its key is invalidated. One that is not current any more still answers its
-/// waiters, but changes nothing in the cache.
+/// A flight is *current* until it ends or its key is invalidated; a key has at most one current flight. A flight that
+/// is no longer current still answers its waiters, but changes nothing in the cache.
 final class SingleFlight<Outcome: Sendable>: Sendable {
     private typealias Waiter = CheckedContinuation<Outcome?, any Error>
 
     private struct Flight {
         var waiters: [Int: Waiter] = [:]
         var task: Task<Void, Never>?
-        /// Whether it goes on without waiters.
+        /// Whether the flight continues without waiters.
         var isHeld = true
     }
 
     private struct State {
+        /// The number of the current flight of each key.
         var current: [CacheKey: Int] = [:]
         var flights: [Int: Flight] = [:]
-        /// The flight of each waiter, so that a cancellation takes the same time for any number of waiters.
+        /// The flight of each waiter, so that a cancellation takes constant time.
         var flightOfWaiter: [Int: Int] = [:]
+        /// The last number assigned; flights and waiters share the numbers.
         var lastNumber = 0
 
         mutating func nextNumber() -> Int {
@@ -26,7 +28,7 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
             return lastNumber
         }
 
-        /// Releases the waiters of a flight that get a result.
+        /// Unregisters waiters, and returns them, for the caller to resume without the lock.
         mutating func removeWaiters(_ waiters: [Int: Waiter]?) -> [Waiter] {
             guard let waiters else { return [] }
             for waiter in waiters.keys { flightOfWaiter[waiter] = nil }
@@ -36,7 +38,8 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
 
     private let state = Mutex(State())
 
-    /// Begins a flight, which the caller must finish or join; nil if there is a current one.
+    /// Begins a flight, which the caller must start, join or finish; returns its number, or nil if the key has a
+    /// current flight.
     func begin(_ key: CacheKey) -> Int? {
         state.withLock { state in
             guard state.current[key] == nil else { return nil }
@@ -47,7 +50,7 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         }
     }
 
-    /// Ends a flight: all waiters get the result.
+    /// Ends a flight; all its waiters receive the result.
     func finish(_ number: Int, _ key: CacheKey, _ result: Result<Outcome, any Error>) {
         let waiters = state.withLock { state in
             if state.current[key] == number { state.current[key] = nil }
@@ -56,7 +59,7 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         for waiter in waiters { waiter.resume(with: result.map { $0 }) }
     }
 
-    /// Gives the present waiters a result; the flight goes on without them.
+    /// Resumes the present waiters with a result; the flight continues without them.
     func answer(_ number: Int, _ result: Outcome) {
         let waiters = state.withLock { state in
             state.flights[number]?.isHeld = true
@@ -70,25 +73,31 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         state.withLock { $0.current[key] == number }
     }
 
-    /// Calls `body` if the flight is current, and prevents that it is invalidated meanwhile.
+    /// Calls `body` if the flight is current; the flight cannot be invalidated before `body` returns.
+    ///
+    /// `body` runs under the lock and must not call this object.
     func ifCurrent(_ number: Int, _ key: CacheKey, _ body: () -> Void) {
         state.withLock { if $0.current[key] == number { body() } }
     }
 
+    /// Makes the current flight of a key no longer current.
     func invalidate(_ key: CacheKey) {
         state.withLock { _ = $0.current.removeValue(forKey: key) }
     }
 
+    /// Makes all flights no longer current.
     func invalidateAll() {
         state.withLock { $0.current.removeAll() }
     }
 
-    /// Starts the task of a flight that nothing waits for.
+    /// Starts the task of a flight without waiting for it.
     func start(_ number: Int, _ start: () -> Task<Void, Never>) {
         set(start(), of: number)
     }
 
-    /// Starts the task of a flight and waits for its result.
+    /// Starts the task of a flight and waits for its result; nil if the flight has ended.
+    ///
+    /// - Throws: The error of the flight, or `CancellationError`; the cancellation of the last waiter ends the flight.
     func join(_ number: Int, _ key: CacheKey, _ start: @Sendable () -> Task<Void, Never>) async throws -> Outcome? {
         try await wait { _ in
             number
@@ -96,7 +105,7 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
             let isNeeded = self.state.withLock { state in
                 state.flights[number]?.isHeld = false
                 guard !isWaiting, state.flights[number]?.waiters.isEmpty != false else { return true }
-                // It has no task yet.
+                // The flight has no task yet.
                 _ = Self.abandon(number, key, &state)
                 return false
             }
@@ -106,7 +115,9 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         }
     }
 
-    /// Waits for the result of a key's current flight; nil if there is none any more.
+    /// Waits for the result of a key's current flight; nil if the key has none.
+    ///
+    /// - Throws: The error of the flight, or `CancellationError`; the cancellation of the last waiter ends the flight.
     func join(_ key: CacheKey) async throws -> Outcome? {
         try await wait {
             $0.current[key]
@@ -116,9 +127,12 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         }
     }
 
+    /// Adds a waiter to a flight, and waits for the result.
+    ///
     /// - Parameters:
-    ///   - flight: The number of the flight to wait for.
-    ///   - didWait: Called after the waiter was added, with false if it was not because its task is cancelled.
+    ///   - flight: Returns the number of the flight to wait for.
+    ///   - didWait: Called with true after the waiter was added, and with false if it was not: its task is cancelled,
+    ///     or the flight has ended.
     ///   - abandoning: Ends a flight whose last waiter was cancelled, and returns its task.
     /// - Returns: The result; nil if there is no such flight.
     /// - Throws: The error of the flight, or `CancellationError`.
@@ -161,12 +175,13 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
         }
     }
 
+    /// Stores the task of a flight; cancels it if the flight has ended.
     private func set(_ task: Task<Void, Never>, of number: Int) {
         let isNeeded = state.withLock { state in
             state.flights[number]?.task = task
             return state.flights[number] != nil
         }
-        // It has ended, or its last waiter was cancelled before.
+        // The flight ended, or its last waiter was cancelled, before it had a task.
         if !isNeeded { task.cancel() }
     }
 

@@ -60,7 +60,8 @@ extension CodableStorage {
 extension CodableStorage {
     /// Fetches the value for `key` in the background and calls `handler` once with it.
     ///
-    /// The value is decoded on the queue of the storage's handlers.
+    /// The value is decoded on the queue on which the storage calls its handlers. The errors are those of the
+    /// synchronous call.
     public func fetch<T: Decodable & Sendable>(for key: String, handler: @escaping Handler<T>) {
         storage.fetchValue(for: key) { [decoder] fetched in
             handler(Result { try decoder.decode(T.self, from: try fetched.get()) })
@@ -69,8 +70,8 @@ extension CodableStorage {
 
     /// Stores `value` for `key` in the background and calls `handler` once, with `value` if it was stored.
     ///
-    /// The value is encoded before the call returns, so it may be changed afterwards; if that fails, `handler` is
-    /// called before the call returns.
+    /// The value is encoded before the call returns, so it may be changed afterwards; if encoding fails, `handler` is
+    /// called before the call returns. The errors are those of the synchronous call.
     public func save<T: Encodable & Sendable>(_ value: T, for key: String, handler: @escaping Handler<T>) {
         let data: Data
         do {
@@ -110,8 +111,8 @@ public typealias Storage = ReadableStorage & WritableStorage
 public protocol ReadableStorage: Sendable {
     /// The value stored for `key`, read synchronously.
     ///
-    /// - Throws: ``StorageError/notFound`` if there is none, ``StorageError/cantRead(_:)`` if that cannot be
-    ///   determined: a failed read is never reported as an absent value.
+    /// - Throws: ``StorageError/notFound`` if there is none, ``StorageError/cantRead(_:)`` if the read fails: a failed
+    ///   read is never reported as an absent value.
     func fetchValue(for key: String) throws -> Data
 
     /// Reads the value for `key` in the background and calls `handler` once with it.
@@ -123,7 +124,7 @@ public protocol ReadableStorage: Sendable {
 extension ReadableStorage {
     /// The value stored for `key`, read without blocking a thread of the cooperative pool.
     ///
-    /// It awaits the call with a handler, so it runs in the same order as those. Cancelling the task has no effect.
+    /// It awaits a call with a handler, so it keeps the order of such calls. Cancelling the task has no effect.
     ///
     /// - Throws: The errors of the synchronous call.
     public func fetchValueInBackground(for key: String) async throws -> Data {
@@ -162,7 +163,7 @@ extension WritableStorage {
 
     /// Stores `value` for `key` without blocking a thread of the cooperative pool.
     ///
-    /// It awaits the call with a handler, so it runs in the same order as those. Cancelling the task has no effect.
+    /// It awaits a call with a handler, so it keeps the order of such calls. Cancelling the task has no effect.
     ///
     /// - Throws: The errors of the synchronous call.
     public func saveInBackground(value: Data, for key: String) async throws {
@@ -194,7 +195,7 @@ public enum StorageError: Error {
     /// was removed, but a power cut may undo that.
     case cantRemove(any Error)
 
-    /// The storage cannot remove values: its type has no removal of its own.
+    /// The storage cannot remove values: its type does not implement `removeValue(for:)`.
     case removalNotSupported
 }
 
