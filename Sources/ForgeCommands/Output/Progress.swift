@@ -1,11 +1,12 @@
 import Foundation
 import Synchronization
 
-/// Shows how far a long verb is: a line on a terminal, JSON lines with `--json`, otherwise nothing.
+/// Shows the progress of a long command: as a line on a terminal, as JSON lines with `--json`, otherwise not at all.
 ///
 /// The line appears on standard error once the work has taken a second. JSON lines go to standard output, at most four
 /// per second.
 final class Progress: Sendable {
+    /// The form in which progress is shown.
     enum Style {
         case line, jsonLines, none
 
@@ -45,9 +46,9 @@ final class Progress: Sendable {
 
     /// - Parameters:
     ///   - noun: What is counted, in the plural: `files`.
-    ///   - style: How it is shown.
-    ///   - start: The beginning of the work.
-    ///   - write: Where it is written to.
+    ///   - style: The form in which progress is shown.
+    ///   - start: The time at which the work began.
+    ///   - write: Writes a text to the output.
     init(
         _ noun: String, _ style: Style, start: ContinuousClock.Instant,
         write: @escaping @Sendable (String) throws(CommandFailure) -> Void
@@ -59,7 +60,7 @@ final class Progress: Sendable {
         state = Mutex(State(lastShown: start))
     }
 
-    /// Writes to standard error, and JSON lines to standard output unless that is for something else.
+    /// Creates a progress display on standard error; JSON lines go to standard output unless `toErrors` is true.
     convenience init(_ noun: String, _ style: Style, toErrors: Bool = false) {
         self.init(noun, style, start: .now) { (text) throws(CommandFailure) in
             guard style == .jsonLines, !toErrors else { return StandardError.write(text) }
@@ -67,7 +68,7 @@ final class Progress: Sendable {
         }
     }
 
-    /// Whether the total is worth counting.
+    /// Whether progress is shown; if not, counting the total is needless.
     var isVisible: Bool { style != .none }
 
     /// The amount completed so far.
@@ -76,12 +77,14 @@ final class Progress: Sendable {
     /// The time since the start.
     var elapsed: Duration { .now - start }
 
-    /// Sets the total, for a share and the remaining time.
+    /// Sets the total, from which the completed share and the remaining time are computed.
     func expect(_ total: Amount) {
         state.withLock { $0.total = total }
     }
 
-    /// Counts more items and bytes.
+    /// Adds completed items and bytes, and shows the progress if it is due.
+    ///
+    /// - Throws: ``CommandFailure`` if the output cannot be written.
     func advance(items: Int = 1, bytes: Int64 = 0, now: ContinuousClock.Instant = .now) throws(CommandFailure) {
         let line: String? = state.withLock { state in
             state.done.items += items
@@ -121,7 +124,7 @@ final class Progress: Sendable {
         do {
             return try JSONText.line(line)
         } catch {
-            return ""  // Numbers can always be encoded.
+            return ""  // Encoding finite numbers cannot fail.
         }
     }
 
@@ -149,7 +152,7 @@ final class Progress: Sendable {
         return parts.joined(separator: "  ")
     }
 
-    /// The share that is done, between 0 and 1: of the bytes, or of the items if there are no bytes.
+    /// The completed share of the bytes, or of the items if there are no bytes, between 0 and 1.
     private static func share(of done: Amount, in total: Amount) -> Double {
         let share =
             total.bytes > 0
@@ -160,7 +163,7 @@ final class Progress: Sendable {
 }
 
 extension Duration {
-    /// The duration in seconds, to the millisecond.
+    /// The duration in seconds, truncated to milliseconds.
     var seconds: Double {
         Double(components.seconds) + Double(components.attoseconds / 1_000_000_000_000_000) / 1000
     }

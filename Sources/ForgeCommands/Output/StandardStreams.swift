@@ -3,13 +3,15 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-// Memory safety: A read gets a buffer with its size, and the number that it returns is that of the bytes initialised.
+// Memory safety: A read receives a buffer with its size, and returns the number of bytes that it initialised.
 // The message of an interruption is written before the signal handler is installed, never freed, and only read
 // afterwards. The handler calls nothing that is not async-signal-safe.
 
 /// Standard output, written without a buffer, so that each failed write is an error of the command.
 enum StandardOutput {
     /// Writes bytes unchanged.
+    ///
+    /// - Throws: ``CommandFailure`` with the error of the system; part of the bytes may be written then.
     static func write(_ data: Data) throws(CommandFailure) {
         do {
             _ = try FileDescriptor.standardOutput.writeAll(data)
@@ -66,8 +68,8 @@ enum StandardInput {
 
     /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
     ///
-    /// - Throws: ``CommandFailure`` if a read fails, or returns as many bytes as the terminal buffers of a line: it
-    ///   discards the rest without an error.
+    /// - Throws: ``CommandFailure`` if a read fails, or if the line may be incomplete: a terminal discards the bytes of
+    ///   a line that exceed its buffer, without an error.
     static func readLine() throws(CommandFailure) -> Data {
         // A read returns at most one line, and less if the user has pressed control-D within it.
         var lengthBefore = 0
@@ -84,14 +86,16 @@ enum StandardInput {
     }
 
     #if os(Linux)
-    /// The longest line, without its end, that is guaranteed to be complete: `N_TTY` buffers 4,095 bytes
-    /// (`termios(3)`).
+    /// The maximum length in bytes, without the line feed, of a line that is certainly complete: `N_TTY` buffers 4,095
+    /// bytes (`termios(3)`).
     private static let longestLine = 4094
     #else
-    /// The longest line, without its end, that is guaranteed to be complete: Darwin's `MAX_CANON` is 1,024.
+    /// The maximum length in bytes, without the line feed, of a line that is certainly complete: Darwin's `MAX_CANON`
+    /// is 1,024.
     private static let longestLine = 1022
     #endif
 
+    /// Reads until `isComplete` returns true for the bytes read so far, or to the end of the input.
     private static func read(
         limit: Int?, until isComplete: (Data) throws(CommandFailure) -> Bool
     ) throws(CommandFailure) -> Data {
@@ -150,7 +154,7 @@ public enum StandardDescriptors {
 }
 
 extension FileDescriptor {
-    /// The bytes of one read; none at the end.
+    /// The bytes of one read, at most `limit`; empty at the end of the file.
     func readChunk(upTo limit: Int) throws -> [UInt8] {
         try unsafe [UInt8](unsafeUninitializedCapacity: limit) { bytes, count in
             count = try unsafe read(into: UnsafeMutableRawBufferPointer(bytes))
@@ -158,9 +162,12 @@ extension FileDescriptor {
     }
 }
 
-/// The reaction to control-C: the process ends at once, or, in a verb that has something to tidy up, soon.
+/// The reaction to control-C: the process ends at once, or, after ``endInOrder()``, at the next ``check()`` of the
+/// command.
 public enum Interruption {
+    /// Whether the next control-C only requests the end.
     private static let isAwaited = Atomic(false)
+    /// Whether the end was requested.
     private static let isRequested = Atomic(false)
 
     /// The line that the signal handler writes; made before the handler is installed.
@@ -177,15 +184,16 @@ public enum Interruption {
         var earlier = sigaction()
         unsafe sigaction(SIGINT, nil, &earlier)
         guard !earlier.isIgnoring else { return }
+        // A signal handler must not initialise static properties.
         _ = unsafe message
         _ = isAwaited.load(ordering: .relaxed)
         _ = isRequested.load(ordering: .relaxed)
         signal(SIGINT) { _ in Interruption.handle() }
     }
 
-    /// Only loads, stores, `write(2)` and `_exit(2)`, which are async-signal-safe.
+    /// The signal handler: it only uses loads, stores, `write(2)` and `_exit(2)`, which are async-signal-safe.
     private static func handle() {
-        // A second control-C does not wait.
+        // The second control-C ends the process at once.
         if isAwaited.exchange(false, ordering: .relaxed) {
             isRequested.store(true, ordering: .relaxed)
             return
@@ -194,12 +202,14 @@ public enum Interruption {
         _exit(ExitStatus.interrupted.rawValue)
     }
 
-    /// From now on the verb calls ``check()`` often, and ends in order.
+    /// Makes the first control-C only request the end; from now on the command calls ``check()`` often.
     static func endInOrder() {
         isAwaited.store(true, ordering: .relaxed)
     }
 
-    /// Runs `body`, and cancels its task once control-C was pressed: a wait for a server ends then.
+    /// Runs `body` in a task, and cancels the task after control-C, which ends a wait for a server.
+    ///
+    /// - Throws: ``CommandFailure`` if interrupted, or the error of `body`.
     static func cancelling(_ body: @escaping @Sendable () async throws -> Void) async throws {
         let work = Task(operation: body)
         let watch = Task {
@@ -215,7 +225,7 @@ public enum Interruption {
         }
     }
 
-    /// Throws once control-C was pressed.
+    /// Throws if the end was requested by control-C.
     static func check() throws(CommandFailure) {
         if isRequested.load(ordering: .relaxed) { throw CommandFailure("interrupted", .interrupted) }
     }

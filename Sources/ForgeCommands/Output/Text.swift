@@ -9,19 +9,19 @@ struct TextTable {
 
     private let columns: [(title: String, alignment: Alignment)]
     private var rows: [[String]] = []
-    /// The widths of the columns, once they are decided.
+    /// The widths of the columns; nil before the first lines are taken.
     private var widths: [Int]?
 
     init(_ columns: [(title: String, alignment: Alignment)]) {
         self.columns = columns
     }
 
-    /// Adds a row; control characters are escaped here, so that column widths match the printed text.
+    /// Adds a row. Control characters are escaped, so that the widths of the columns match the printed text.
     mutating func add(_ cells: [String]) {
         rows.append(cells.map { $0.escapingControls() })
     }
 
-    /// The number of rows that are not yet lines.
+    /// The number of rows that ``takeLines()`` has not returned yet.
     var count: Int { rows.count }
 
     /// The table as lines, the titles underlined.
@@ -30,8 +30,8 @@ struct TextTable {
         return table.takeLines()
     }
 
-    /// The rows since the last call as lines. The first call, whose rows decide the widths of the columns, adds the
-    /// titles: so a long table needs memory for its first rows alone.
+    /// Removes the rows and returns them as lines. The first call also returns the titles, and its rows determine the
+    /// widths of the columns, so that a long table can be printed without keeping all rows in memory.
     mutating func takeLines() -> [String] {
         defer { rows = [] }
         if let widths { return rows.map { line($0, widths) } }
@@ -60,7 +60,7 @@ struct TextTable {
     }
 }
 
-/// JSON as the verbs print it: sorted keys, dates in ISO 8601, control characters as escapes.
+/// JSON as the commands print it: sorted keys, dates in ISO 8601, control characters as escapes.
 enum JSONText {
     /// An object on a line of its own, with the line feed.
     static func line(_ value: some Encodable) throws -> String {
@@ -95,6 +95,7 @@ extension String {
         guard let end = index(startIndex, offsetBy: limit, limitedBy: endIndex), end < endIndex else { return self }
         return prefix(limit - 1) + "…"
     }
+
     /// The text, or its beginning and end around an ellipsis if it has more characters than `limit`.
     func shortenedInside(to limit: Int) -> String {
         guard count > limit else { return self }
@@ -113,8 +114,8 @@ extension String {
 
     /// JSON text with each control character in a string escaped as `\uNNNN`; the value is unchanged.
     ///
-    /// JSON itself escapes only U+0000 to U+001F (RFC 8259, section 7). Line feeds are kept: they separate tokens, and
-    /// every other control character can only be inside a string.
+    /// JSON requires escapes only for U+0000 to U+001F (RFC 8259, section 7). Line feeds are kept: the encoder writes
+    /// them only between tokens, and other control characters only inside strings.
     func escapingControlsOfJSON() -> String {
         escaping { scalar in
             guard scalar.controlsTerminal, scalar != "\n" else { return nil }

@@ -3,7 +3,7 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// A place that items are copied from or to: `kv:DIR`, `file:DIR`, `tree:DIR`, `json:FILE` or `json:-`, or the URL of a
+/// The source or destination of a copy: `kv:DIR`, `file:DIR`, `tree:DIR`, `json:FILE` or `json:-`, or the URL of a
 /// store on servers.
 struct Home: Hashable, Sendable, ExpressibleByArgument {
     enum Scheme: String, CaseIterable, Sendable {
@@ -15,21 +15,22 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
         case tree
         /// Keys and values as JSON, one object per line.
         case json
-        /// A key-value store in etcd.
+        /// A key-value store in etcd, without TLS.
         case etcd
+        /// A key-value store in etcd, over TLS.
         case etcds
         /// A file store in S3.
         case s3
 
-        /// Whether the items are keys and values, not files.
+        /// Whether the items are keys with values, not files.
         var isKeyValue: Bool { [.keyValue, .json, .etcd, .etcds].contains(self) }
 
-        /// Whether the place is a store on servers.
+        /// Whether the scheme is that of a store on servers.
         var isServer: Bool { [.etcd, .etcds, .s3].contains(self) }
     }
 
     let scheme: Scheme
-    /// What comes after the colon.
+    /// The text after the colon.
     let path: String
 
     init?(argument: String) {
@@ -39,10 +40,10 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
         self.path = path
     }
 
-    /// The directory of a store on this machine in an argument of a verb that takes one kind of store: a path, or one
-    /// behind the word for that kind.
+    /// The directory of a local store, from an argument of a command that takes one kind of store: `DIR`, or `DIR`
+    /// after the scheme of that kind and a colon.
     ///
-    /// - Throws: `ValidationError` for an empty path, and for the word of another kind of place.
+    /// - Throws: `ValidationError` for an empty path, and for another scheme.
     static func directory(_ argument: String, _ scheme: Scheme) throws(ValidationError) -> URL {
         guard let home = Home(argument: argument), !home.scheme.isServer else {
             try requirePath(argument, of: "store")
@@ -55,9 +56,9 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
         return home.url
     }
 
-    /// The URL of a store on servers; nil for a place on this machine.
+    /// The URL of a store on servers; nil for a local source or destination.
     ///
-    /// - Throws: `ValidationError` if it is not valid.
+    /// - Throws: `ValidationError` if the URL is not valid.
     func server() throws(ValidationError) -> StoreURL? {
         scheme.isServer ? try StoreURL("\(scheme.rawValue):\(path)") : nil
     }
@@ -65,13 +66,13 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
     /// Whether this is standard input or standard output.
     var isStandardStream: Bool { scheme == .json && path == "-" }
 
-    /// The place on this machine.
+    /// The URL of the local file or directory.
     var url: URL { URL(fileURLWithPath: path) }
 
-    /// The place as it is written in an argument.
+    /// The argument, as it was written.
     var text: String { "\(scheme.rawValue):\(path)" }
 
-    /// An item at this place, for people.
+    /// The text of an item of this source or destination, for messages.
     func text(of item: String) -> String {
         switch scheme {
         case .keyValue, .json: "\(text)#\(item)"
@@ -94,7 +95,7 @@ struct StoreURL: Hashable, Sendable {
         case s3
     }
 
-    /// The beginning of the names in etcd if the URL has no path: that of the store by default.
+    /// The prefix of the keys in etcd if the URL has no path: the default prefix of the store.
     static let defaultPrefix = "forge/"
     private static let defaultPort = 2379
 
@@ -103,17 +104,17 @@ struct StoreURL: Hashable, Sendable {
     /// The servers of etcd as `host:port`, or the name of the bucket.
     let places: [String]
 
-    /// The beginning of all names, with a slash at its end; empty for a whole bucket.
+    /// The prefix of all keys, with a slash at its end; empty for a whole bucket.
     let prefix: String
 
     var isKeyValue: Bool { scheme != .s3 }
 
-    /// The URL for people, without a slash at its end.
+    /// The URL for messages, without a slash at its end.
     var text: String { "\(scheme.rawValue)://\(places.joined(separator: ","))/\(prefix)".withoutSlashAtEnd }
 
     /// Parses a URL.
     ///
-    /// - Throws: `ValidationError`, which repeats nothing of the URL: it may contain a password.
+    /// - Throws: `ValidationError`, whose message contains no part of the URL: the URL may contain a password.
     init(_ text: String) throws(ValidationError) {
         guard let (word, rest) = text.splitAtBytes("://"), let scheme = Scheme(rawValue: word) else {
             throw ValidationError("The URL of a store begins with etcd://, etcds:// or s3://")
@@ -132,20 +133,20 @@ struct StoreURL: Hashable, Sendable {
         prefix = path.hasByteSuffix("/") ? path : path + "/"
     }
 
-    /// The URL in an argument; nil if that is a path.
+    /// The URL in an argument; nil if the argument is a path.
     ///
-    /// - Throws: `ValidationError` for the URL of no store.
+    /// - Throws: `ValidationError` for a URL that is not that of a store.
     static func parsed(_ argument: String) throws(ValidationError) -> StoreURL? {
         guard let scheme = self.scheme(of: argument), scheme != "file" else { return nil }
         return try StoreURL(argument)
     }
 
-    /// Whether an argument is meant as the URL of a store on servers.
+    /// Whether an argument has the scheme of a store on servers.
     static func isURL(_ argument: String) -> Bool {
         scheme(of: argument).map { Scheme(rawValue: $0) != nil } ?? false
     }
 
-    /// The word before `://`; nil if there is none.
+    /// The scheme before `://`, in lower case; nil if the argument has no valid scheme.
     private static func scheme(of argument: String) -> String? {
         guard let (word, _) = argument.splitAtBytes("://"), let first = word.utf8.first, first.isLetter,
             word.utf8.allSatisfy({ $0.isLetter || $0.isDigit || [43, 45, 46].contains($0) })
@@ -153,13 +154,14 @@ struct StoreURL: Hashable, Sendable {
         return word.lowercased()
     }
 
-    /// Whether this place is the other one, or contains it.
+    /// Whether this store has the keys of another: both are on a common server or in the same bucket, and this prefix
+    /// is a prefix of the other.
     func contains(_ other: StoreURL) -> Bool {
         isKeyValue == other.isKeyValue && places.contains(where: other.places.contains)
             && other.prefix.utf8.starts(with: prefix.utf8)
     }
 
-    /// Whether this place would be the other one, or contain it, if both were in one cluster.
+    /// Whether this store would have the keys of another if the servers of both belonged to one cluster.
     func mayContain(_ other: StoreURL) -> Bool {
         isKeyValue && other.isKeyValue && other.prefix.utf8.starts(with: prefix.utf8)
     }
@@ -188,7 +190,7 @@ struct StoreURL: Hashable, Sendable {
     private static func servers(_ list: String) throws(ValidationError) -> [String] {
         var servers: [String] = []
         for server in list.split(separator: ",", omittingEmptySubsequences: false) {
-            // The colons of an address of IPv6 are in brackets.
+            // An IPv6 address, which contains colons, is in brackets.
             let end = server.firstIndex(of: "]").map(server.index(after:)) ?? server.startIndex
             let colon = server[end...].firstIndex(of: ":")
             let host = server[..<(colon ?? server.endIndex)].lowercased()
@@ -227,6 +229,6 @@ extension UInt8 {
 }
 
 extension String {
-    /// The text without one slash at its end.
+    /// The text without the last character if that is a slash.
     var withoutSlashAtEnd: String { droppingByteSuffix("/") ?? self }
 }

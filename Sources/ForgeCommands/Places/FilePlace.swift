@@ -3,24 +3,27 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// One side of a copy of files of which at least one side is on a server.
+/// The source or the destination of a copy of files between two places, at least one of them on a server.
 protocol FilePlace: Sendable {
-    /// All files, in the order of their keys. Entries that cannot be copied are recorded in `log`, which is nil for the
-    /// destination of a copy.
+    /// The files, in the order of the bytes of their keys.
+    ///
+    /// For the source of a copy, `log` receives the entries that cannot be copied. For the destination `log` is nil, and
+    /// only files that the copy may delete are listed.
     func files(_ log: TransferLog?) async throws -> [FilePlaceEntry]
 
-    /// Opens a file; nil if there is none.
+    /// Opens a file; nil if there is no file at the key.
     func open(_ key: String) async throws -> (any CopiedFile)?
 
-    /// Stores the content of a file atomically; `isPresent` tells whether there was a file at the key.
+    /// Stores the content of a file atomically; `isPresent` says whether a file was found at the key.
     func store(_ file: any CopiedFile, as key: String, isPresent: Bool) async throws
 
+    /// Deletes a file.
     func delete(_ key: String) async throws
 
-    /// Waits until everything that was stored is durable.
+    /// Waits until all files that were stored are durable.
     func finish() throws
 
-    /// Whether two keys are names of the same file, as on file systems that fold case.
+    /// Whether two keys name the same file, as on file systems that fold case.
     func isSameFile(_ key: String, _ other: String) -> Bool
 }
 
@@ -52,13 +55,13 @@ struct ServerFilePlace: FilePlace {
 
     func delete(_ key: String) async throws { try await files.delete(key) }
 
-    /// A server acknowledges what is durable.
+    /// Has no effect: a server acknowledges a write only once it is durable.
     func finish() {}
 
     func isSameFile(_ key: String, _ other: String) -> Bool { key.utf8.elementsEqual(other.utf8) }
 }
 
-/// A file store or an ordinary directory on this machine, from or to which files of a server are copied.
+/// A file store or an ordinary directory on this machine.
 struct LocalFilePlace: FilePlace {
     private static let pieceSize: Int64 = 1 << 23
 
@@ -81,7 +84,7 @@ struct LocalFilePlace: FilePlace {
             try Interruption.check()
             do {
                 guard let entry = try walk.nextFile(ofStore: isStore) else { return found }
-                // Deletions are decided by the role of a file; a copy reads every file.
+                // As the destination, list only files that the copy may delete.
                 if try log == nil && !isDeletedWhenMissing(entry, in: walk) { continue }
                 if let file = try key(of: entry, in: walk, log) {
                     found.append(FilePlaceEntry(key: file, sizeInBytes: entry.status.sizeInBytes))
@@ -93,13 +96,15 @@ struct LocalFilePlace: FilePlace {
         }
     }
 
-    /// Whether a file may be deleted; nothing of a store in an ordinary directory is, since a server has no stores.
+    /// Whether a copy deletes a file that the source lacks. Files of a store inside an ordinary directory are never
+    /// deleted: a server has no such stores.
     private func isDeletedWhenMissing(_ entry: StoreWalk.Entry, in walk: StoreWalk) throws -> Bool {
         if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
         return try (isStore || entry.root == nil) && walk.role(of: entry).isDeletedWhenMissing
     }
 
-    /// The key of an entry that is copied, or may be deleted; nil for others, which are recorded if a copy reads them.
+    /// The key of an entry that is copied or may be deleted; nil for other entries, which are recorded if there is a
+    /// log.
     private func key(of entry: StoreWalk.Entry, in walk: StoreWalk, _ log: TransferLog?) throws -> String? {
         switch try walk.carried(entry, ofStore: isStore) {
         case .copied where log == nil || entry.path.isKey: return String(validating: entry.path)
@@ -175,9 +180,9 @@ struct LocalFilePlace: FilePlace {
     func finish() throws { try target.finish() }
 }
 
-/// A file store as the commands need it, with streamed contents and listings.
+/// A file store with the streamed contents and listings that the commands need.
 protocol CommandFileStore: FileStoring {
-    /// The content of a file in parts. It is the whole content only once the sequence has ended without an error.
+    /// The content of a file in parts. The content is complete only if the sequence ends without an error.
     func content(of key: String) async throws -> any AsyncSequence<Data, any Error>
 
     /// Creates a file that is written in parts.
@@ -218,13 +223,13 @@ extension DiskFileStore: CommandFileStore {
     }
 }
 
-/// A file store on a server, as the verbs use it.
+/// A file store on a server, as the commands use it.
 protocol ServerFileStoring: CommandFileStore {
-    /// Calls `files` with every file, in any order, and `foreign` with every other object and the reason why it is no
-    /// file.
+    /// Calls `files` with every file, in any order, and `foreign` with the name of every other object and the reason
+    /// why it is not a file of the store.
     func forEachObject(files: (FilePlaceEntry) -> Void, foreign: (String, String) throws -> Void) async throws
 
-    /// Opens a file for a copy; nil if there is none.
+    /// Opens a file for a copy; nil if there is no file at the key.
     func openForCopy(_ key: String) async throws -> (any CopiedFile)?
 
     /// Stores the content of another file, replacing an existing one, with constant memory.
@@ -241,7 +246,7 @@ extension S3FileStore: ServerFileStoring {
 
     func forEachFile(in directory: String, _ body: (StoredFile) throws -> Void) async throws {
         let files = try await list(in: directory, recursive: true).filter { !$0.isDirectory }
-        // As in a store on disk: component by component, so that the slash comes before all other bytes.
+        // The order of a store on disk compares component by component, so the slash comes before all other bytes.
         let order: (StoredFile) -> [UInt8] = { $0.key.utf8.map { $0 == UInt8(ascii: "/") ? 0 : $0 } }
         for file in files.sorted(by: { order($0).lexicographicallyPrecedes(order($1)) }) { try body(file) }
     }
@@ -286,7 +291,7 @@ private struct S3CopiedFile: CopiedFile {
         return hash.finish()
     }
 
-    /// Every part of a file is read with its revision.
+    /// Has no effect: each read requests the revision that was opened.
     func requireUnchanged() {}
 }
 #endif

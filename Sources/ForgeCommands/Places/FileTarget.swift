@@ -2,10 +2,10 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// The destination of files: a file store, or an ordinary directory.
+/// The destination of a copy of files: a file store, or an ordinary directory.
 struct FileTarget: Sendable {
     let root: POSIXPath
-    /// Nil for an ordinary directory.
+    /// The file store; nil for an ordinary directory.
     let store: DiskFileStore?
     private let fileSystem = SystemFileSystem()
     private let flush = BulkFlush()
@@ -17,7 +17,7 @@ struct FileTarget: Sendable {
             ? DiskFileStore(root: home.url, options: FileStoreOptions(durability: BulkFlush.durability)) : nil
     }
 
-    /// The reason why an item cannot be stored under its path; nil if it can.
+    /// The reason why an item cannot be stored at its path; nil if it can.
     func refusal(of item: POSIXPath) -> String? {
         store == nil ? nil : item.keyRefusal
     }
@@ -29,8 +29,8 @@ struct FileTarget: Sendable {
         try open(path.isEmpty ? "." : path, options: [.directory])
     }
 
-    /// Opens the entry with a name in an open directory; nil if it does not exist or cannot be opened. The write that
-    /// follows reports why.
+    /// Opens the entry with a name in an open directory; nil if it does not exist or cannot be opened, which a write to
+    /// the name reports.
     func open(_ name: POSIXPath, in directory: Descriptor) -> Descriptor? {
         do throws(FileSystemError) {
             return try fileSystem.open(
@@ -76,8 +76,8 @@ struct FileTarget: Sendable {
         try flush.finish()
     }
 
-    /// Creates a directory of an ordinary tree, and those above it, with the permissions of the source's if there is
-    /// one.
+    /// Creates a directory of an ordinary tree, and its ancestors, with the permissions of the same directories in
+    /// `source` if that is given. Has no effect for a file store.
     func prepare(_ directory: POSIXPath, like source: ConfinedDirectory?) throws(FileSystemError) {
         guard store == nil else { return }
         do throws(FileSystemError) {
@@ -97,29 +97,29 @@ struct FileTarget: Sendable {
                     try fileSystem.status(of: .descriptor(directory)).permissions
                 }
             }
-        } catch _ {}  // Each copy from it reports that.
+        } catch _ {}  // The source directory cannot be read: each copy from it reports that.
         let above = try openDirectory(parent)
         defer { fileSystem.discard(above) }
         do throws(FileSystemError) {
             try fileSystem.createDirectory(
                 name, at: above, permissions: permissions.intersection(.all).union(.ownerReadWriteExecute))
         } catch  where error.errno == .fileExists {
-            // Created by another process meanwhile. If it is not a directory, opening it reports that.
+            // Another process created the entry meanwhile. If it is not a directory, opening it reports that.
         }
     }
 
-    /// Whether something else has the name of a directory or file of the target.
+    /// Whether an error says that an entry of another type has the name of a directory or file of the target.
     static func isTaken(_ error: FileSystemError) -> Bool {
         [.notDirectory, .fileExists, .tooManySymbolicLinkLevels].contains(error.errno)
     }
 
-    /// Copies a file to a name in an open directory of an ordinary tree, atomically; `isPresent` tells whether the name
+    /// Copies a file atomically to a name in an open directory of an ordinary tree; `isPresent` says whether the name
     /// was found there.
     func replace(_ name: POSIXPath, in directory: Descriptor, by file: SourceFile, isPresent: Bool) throws {
         try PartialFile(of: file, in: directory, on: fileSystem).finish(file, as: name, isExpected: isPresent)
     }
 
-    /// Whether an item is the partial file of a killed copy, which no process is writing.
+    /// Whether an item is a partial file that no process is writing.
     func isAbandoned(_ item: POSIXPath) -> Bool {
         guard store == nil, PartialFile.isName(item.splitLast().name), let file = open(item) else { return false }
         defer { fileSystem.discard(file) }
@@ -131,6 +131,7 @@ struct FileTarget: Sendable {
         }
     }
 
+    /// Deletes a file, and registers its file system for the flush.
     func delete(_ item: POSIXPath) async throws {
         let (parent, name) = item.splitLast()
         try includeInFlush(parent)
@@ -144,7 +145,7 @@ struct FileTarget: Sendable {
 
     private static let below: PathResolution = [.beneath, .noSymbolicLinks]
 
-    /// Opens a directory below the root, without following links.
+    /// Calls `body` with a directory below the open root, opened without following links.
     private func withParent(
         _ parent: POSIXPath, at root: Descriptor, _ body: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -167,15 +168,16 @@ extension POSIXPath {
 }
 
 extension StoreWalk {
-    /// The other place of a copy is below the walked one, for example mounted there.
+    /// The destination of a copy is below the walked source, or the source below the walked destination, for example
+    /// through a mount.
     struct ContainsOther: Error {}
 
-    /// The next entry that is not a directory, or that is left out as a whole: the root of another store, or what a
-    /// store is removing.
+    /// The next entry that is not a directory, or a directory that is not entered: the root of another store inside a
+    /// file store, or a directory that a store is removing.
     ///
     /// - Parameter isStore: Whether the walked directory is the root of a file store.
     /// - Returns: The entry; nil after the last one.
-    /// - Throws: `FileSystemError` for a directory that cannot be read, with its path; the next call continues behind it.
+    /// - Throws: `FileSystemError` for an entry that cannot be read, with its path; the next call continues after it.
     ///   ``ContainsOther``.
     mutating func nextFile(ofStore isStore: Bool) throws -> Entry? {
         while true {
@@ -192,17 +194,18 @@ extension StoreWalk {
         }
     }
 
-    /// The result of copying an entry.
+    /// How a copy treats an entry.
     enum Carried {
         case copied
-        /// A file that only the store itself needs.
+        /// Not copied and not reported: an internal file of a store.
         case omitted
+        /// Not copied, with the reason that is reported.
         case skipped(String)
+        /// Not copied, with the reason that is reported as a failure.
         case failed(String)
     }
 
-    /// Decides how an entry of a file store, or of an ordinary directory, is copied. Every entry that is not copied has a
-    /// reason, unless it is the store's own.
+    /// How a copy treats an entry of a file store or of an ordinary directory.
     func carried(_ entry: Entry, ofStore isStore: Bool) throws(FileSystemError) -> Carried {
         let type = entry.status.type
         guard isStore else { return type == .regular ? .copied : .skipped(type.text) }
@@ -221,30 +224,31 @@ extension StoreWalk {
 struct Ancestry {
     /// The directory; nil if it does not exist.
     private let directory: DirectoryIdentity?
-    /// The directory, or the nearest one on its path that exists, and those above it.
-    private let line: [DirectoryIdentity]
+    /// The directory or its nearest existing ancestor, followed by all ancestors up to the root.
+    private let chain: [DirectoryIdentity]
 
     /// - Parameter path: An absolute path.
     init(of path: POSIXPath) {
         directory = Self.identity(of: path)
         var current = path
-        var line: [DirectoryIdentity] = []
+        var chain: [DirectoryIdentity] = []
         while Self.identity(of: current) == nil, !current.isEmpty { current = current.splitLast().parent }
-        while let identity = Self.identity(of: current), identity != line.last {
-            line.append(identity)
+        while let identity = Self.identity(of: current), identity != chain.last {
+            chain.append(identity)
             current = current.appending("..")
         }
-        self.line = line
+        self.chain = chain
     }
 
-    /// The directory, or the nearest one on its path that exists. A walk that finds it below another directory finds the
-    /// place through a bind mount, which no path shows.
-    var nearest: DirectoryIdentity? { line.first }
+    /// The directory, or its nearest existing ancestor.
+    ///
+    /// A walk compares it with the directories that it enters, because paths do not show bind mounts.
+    var nearest: DirectoryIdentity? { chain.first }
 
-    /// Whether another directory is this one or below it.
-    func contains(_ other: Ancestry) -> Bool { directory.map(other.line.contains) ?? false }
+    /// Whether another directory is this directory or below it; false if this directory does not exist.
+    func contains(_ other: Ancestry) -> Bool { directory.map(other.chain.contains) ?? false }
 
-    /// The identity of a directory; nil if it cannot be found.
+    /// The identity of a file or directory; nil if its status cannot be read.
     static func identity(of path: POSIXPath) -> DirectoryIdentity? {
         do throws(FileSystemError) {
             return DirectoryIdentity(try SystemFileSystem().status(path))

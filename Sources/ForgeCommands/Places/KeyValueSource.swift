@@ -5,15 +5,16 @@ import SystemPackage
 
 /// The keys and values of a store, or of lines of JSON.
 enum KeyValueSource {
-    /// A store: on this machine as it was when it was opened for reading, on servers as it is when its first page is
-    /// read.
+    /// A store. A local store is read in its state when it was opened, a store on servers in its state when its first
+    /// page is read.
     case store(OpenedKVStore)
+    /// A file or standard input that contains JSON.
     case lines(Home)
 
-    /// A key that was read, or the reason why it could not be.
+    /// A key with the bytes of its value, or with the reason why they could not be read.
     typealias Item = (key: String, bytes: Result<[UInt8], CommandFailure>)
 
-    /// Opens the place for reading.
+    /// Opens a source for reading.
     ///
     /// - Returns: The source, and the damage found in a store.
     static func open(_ home: Home) throws -> (KeyValueSource, damage: [String]) {
@@ -29,13 +30,13 @@ enum KeyValueSource {
         return try await store.names().count
     }
 
-    /// Whether it is known that there is no key.
+    /// Whether the source is known to have no keys; false for lines.
     func isEmpty() async throws -> Bool {
         guard case .store(let store) = self else { return false }
         return try await store.isEmpty()
     }
 
-    /// Calls `body` with every key, in the order of their bytes, or of the lines.
+    /// Calls `body` with every key: those of a store in the order of their bytes, others in the order of the lines.
     func forEach(_ body: (Item) async throws -> Void) async throws {
         switch self {
         case .store(let store):
@@ -47,7 +48,7 @@ enum KeyValueSource {
             }
         case .lines(let home):
             let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
-            // Only read: an error of closing it has no effect.
+            // The descriptor was only read from, so an error of closing it has no effect.
             defer { if !home.isStandardStream { try? descriptor.close() } }
             try await Self.forEachLine(of: descriptor, body)
         }
@@ -94,16 +95,16 @@ enum KeyValueSource {
 }
 
 extension KeyValueSource {
-    /// A plain object is parsed as a whole.
+    /// The maximum size in bytes of a plain object, which is parsed as a whole.
     private static let objectLimit = 64 << 20
 
-    /// The members of the input if it is one JSON object of names and values, which is no line for a key: an object on
-    /// several lines, or on one without a `key` that is a string.
+    /// The members of the input, if it is a plain object: one JSON object whose members are keys and values, not a line
+    /// of ``KeyValueLine``. It spans several lines, or has no member `key` that is a string.
     ///
     /// - Parameters:
     ///   - reader: The input.
-    ///   - lines: The lines that were read, if it is anything else.
-    /// - Returns: The members; nil for anything else, and for an object of more than 64 MiB.
+    ///   - lines: Receives the lines that were read, if the input is not a plain object.
+    /// - Returns: The members; nil for other input, and for an object of more than 64 MiB.
     /// - Throws: ``CommandFailure`` for a failed read.
     private static func plainObject(
         _ reader: inout LineReader, _ lines: inout [ArraySlice<UInt8>]
@@ -115,7 +116,7 @@ extension KeyValueSource {
             let isFirst = text.allSatisfy(\.isBlank)
             text += line + [UInt8(ascii: "\n")]
             if isFirst, let start = line.first(where: { !$0.isBlank }) {
-                guard start == UInt8(ascii: "{"), !isLine(line) else { return nil }
+                guard start == UInt8(ascii: "{"), !isKeyValueLine(line) else { return nil }
             }
             guard text.count <= objectLimit else { return nil }
         }
@@ -131,7 +132,7 @@ extension KeyValueSource {
         return members
     }
 
-    private static func isLine(_ line: ArraySlice<UInt8>) -> Bool {
+    private static func isKeyValueLine(_ line: ArraySlice<UInt8>) -> Bool {
         String(validating: line, as: UTF8.self).flatMap(parsed)?["key"]?.isString == true
     }
 
@@ -152,8 +153,9 @@ extension UInt8 {
     fileprivate var isBlank: Bool { [0x20, 0x09, 0x0D, 0x0A].contains(self) }
 }
 
-/// Lines of JSON, on standard output or in a file that appears when it is complete.
+/// Writes lines of JSON to standard output, or to a file that replaces its destination when it is complete.
 struct LinesTarget {
+    /// The number of bytes from which the buffer is written.
     private static let bufferSize = 1 << 16
 
     private let home: Home
@@ -189,12 +191,14 @@ struct LinesTarget {
         try fileSystem.truncate(.descriptor(new), to: 0)
     }
 
+    /// Appends the line of a key and its value.
     mutating func set(_ key: String, _ bytes: [UInt8]) throws {
         buffer += Array(try KeyValueLine.encode(key, bytes).utf8)
         buffer.append(UInt8(ascii: "\n"))
         if buffer.count >= Self.bufferSize { try write() }
     }
 
+    /// Writes the last lines, and replaces the destination durably.
     mutating func finish() throws {
         try write()
         guard let descriptor, let temporary else { return }
@@ -204,11 +208,12 @@ struct LinesTarget {
         try fileSystem.synchronizeParent(of: path)
     }
 
-    /// Removes an unfinished file.
+    /// Closes the file, and removes it if it is unfinished.
     func discard() {
         guard let descriptor, let temporary else { return }
         fileSystem.discard(descriptor)
-        do { try fileSystem.unlink(temporary) } catch _ {}  // It was renamed, or the failure is reported already.
+        // The file was renamed, or an earlier failure is reported already.
+        do { try fileSystem.unlink(temporary) } catch _ {}
     }
 
     private mutating func write() throws {
@@ -220,7 +225,8 @@ struct LinesTarget {
 
 /// A key and its value as a line of JSON.
 enum KeyValueLine {
-    /// The line for a value in its envelope: as JSON if that gives back the same bytes, else as base64.
+    /// The line of a key and the bytes of its value envelope: as JSON if parsing it restores the same bytes, otherwise
+    /// as base64.
     static func encode(_ key: String, _ bytes: [UInt8]) throws -> String {
         var entries = [CodedValue.Entry(.string("key"), .string(key))]
         if let (version, value) = exactJSON(bytes) {
@@ -232,16 +238,16 @@ enum KeyValueLine {
         return try CodedValue.map(entries).json().escapingControlsOfJSON()
     }
 
-    /// The schema version and the value, if its JSON text is that of exactly these bytes.
+    /// The schema version and the value of an envelope, if parsing the JSON text of the value restores the same bytes.
     private static func exactJSON(_ bytes: [UInt8]) -> (UInt32, CodedValue)? {
         do {
             let envelope = try ValueEnvelope(decoding: bytes)
             let value = try CodedValue(decoding: envelope)
             let parsed = try CodedValue(json: value.json())
-            let back = ValueEnvelope(schemaVersion: envelope.schemaVersion, payload: try parsed.encoded()).encoded
-            return back == bytes ? (envelope.schemaVersion, value) : nil
+            let restored = ValueEnvelope(schemaVersion: envelope.schemaVersion, payload: try parsed.encoded()).encoded
+            return restored == bytes ? (envelope.schemaVersion, value) : nil
         } catch {
-            return nil  // A value of another program, which base64 holds as well.
+            return nil  // The bytes are not an envelope, or JSON cannot represent the value.
         }
     }
 
@@ -251,7 +257,7 @@ enum KeyValueLine {
     static func decode(_ line: String) throws(CommandFailure) -> (key: String, bytes: [UInt8]) {
         let object: CodedValue
         do {
-            // The value has as many levels as any, within the object of the line.
+            // The object of the line adds one level to those of the value.
             object = try CodedValue(json: line, levels: CodedValue.maximumDepth + 1)
         } catch {
             throw CommandFailure("not a JSON object: \(error)")
@@ -265,8 +271,10 @@ enum KeyValueLine {
         return (key, try bytes(of: value, version: object["version"], named: "version"))
     }
 
-    /// The bytes of a member of a plain object: a value, or `{"@schema": 2, "@value": …}` for schema version 2, as a
-    /// store exports it.
+    /// The bytes of a member of a plain object: a value, or `{"@schema": 2, "@value": …}` for schema version 2, as the
+    /// export of a store writes it.
+    ///
+    /// - Throws: ``CommandFailure`` without the value.
     static func bytes(ofMember member: CodedValue) throws(CommandFailure) -> [UInt8] {
         guard let value = member["@value"], let version = member["@schema"] else {
             return try bytes(of: member, version: nil, named: "@schema")
@@ -292,9 +300,9 @@ enum KeyValueLine {
     }
 }
 
-/// The lines of a file, read in pieces.
+/// Reads the lines of a file in chunks.
 struct LineReader {
-    /// The longest value in base64, and its key.
+    /// The maximum length of a line in bytes: enough for the longest value in base64 and its key.
     private static let limit = 512 << 20
 
     private let descriptor: FileDescriptor
@@ -306,7 +314,7 @@ struct LineReader {
         self.descriptor = descriptor
     }
 
-    /// The next line without its end; nil after the last.
+    /// The next line without its line feed; nil after the last line.
     ///
     /// - Throws: ``CommandFailure`` for a failed read, or a line of more than 512 MiB.
     mutating func next() throws(CommandFailure) -> ArraySlice<UInt8>? {

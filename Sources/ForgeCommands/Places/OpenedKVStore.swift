@@ -6,7 +6,7 @@ import Logging
 import Synchronization
 import SystemPackage
 
-/// The location of the store.
+/// The location of a key-value store.
 struct KVStoreArgument: ParsableArguments {
     @Argument(help: "The directory of the store, as DIR or kv:DIR, or etcd://host:2379/prefix.") var path: String
 
@@ -22,12 +22,13 @@ struct KVStoreArgument: ParsableArguments {
         }
     }
 
-    /// Opens the store for `body`; if the store is damaged, throws after `body` has returned. A store on servers cannot
-    /// be missing: one without keys is empty.
+    /// Opens the store and calls `body`; if the store is damaged, throws after `body` has returned.
+    ///
+    /// A store on servers is never missing: without keys it is empty.
     ///
     /// - Parameters:
-    ///   - access: Read-only access, or writing.
-    ///   - mustExist: Whether a missing store is an error, instead of being created by writing.
+    ///   - access: Whether the store is only read, or also written.
+    ///   - mustExist: Whether a missing store is an error even for writing, which would create it.
     ///   - body: The work of the command.
     /// - Throws: ``CommandFailure`` about the damage, or the error of `body`.
     func withStore(
@@ -48,9 +49,9 @@ struct KVStoreArgument: ParsableArguments {
         throw CommandFailure(text)
     }
 
-    /// Opens the store in a directory; returns it with the damage found.
+    /// Opens the store in a directory; returns it with descriptions of the damage found.
     ///
-    /// With ``FileKVStore/Access/readOnly`` nothing is created or locked.
+    /// With ``FileKVStore/Access/readOnly`` no file is created or locked.
     static func open(
         _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive
     ) throws -> (store: FileKVStore, damage: [String]) {
@@ -61,13 +62,13 @@ struct KVStoreArgument: ParsableArguments {
                 switch issue {
                 case .damage(let report): damage.withLock { $0.append("\(report)") }
                 case .missingRecords: damage.withLock { $0.append("\(issue)") }
-                // A write throws these, or they lose no acknowledged data.
+                // These lose no acknowledged data, or a write throws them.
                 case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing, .assignment: break
                 }
             })
         options.access = access
         options.sharing = sharing
-        // The limit is that of the app that reads the values.
+        // Only the app that reads the values knows its limit.
         options.maximumValueSizeInBytes = .max
         if access != .readOnly { try requireNoOtherLog(in: url) }
         do {
@@ -78,7 +79,7 @@ struct KVStoreArgument: ParsableArguments {
         }
     }
 
-    /// Throws if there is no store in a directory: opening it for writing would create one.
+    /// Throws if a directory contains no store: opening it for writing would create one.
     private static func requireLog(in url: URL) throws {
         let path = try POSIXPath(url)
         do throws(FileSystemError) {
@@ -89,18 +90,20 @@ struct KVStoreArgument: ParsableArguments {
         throw CommandFailure.noStore("key-value store", at: path)
     }
 
-    /// Throws if a file named `log` in a directory is none of a key-value store: opening it would set it aside.
+    /// Throws if the file `log` in a directory does not belong to a key-value store: opening the store would set the
+    /// file aside.
     private static func requireNoOtherLog(in url: URL) throws {
         if let reason = try reasonForOtherLog(in: url) { throw CommandFailure(reason) }
     }
 
+    /// The reason why a directory must not be opened as a key-value store; nil if it can be.
     private static func reasonForOtherLog(in url: URL) throws -> String? {
         let fileSystem = SystemFileSystem()
         let path = try POSIXPath(url)
         do throws(FileSystemError) {
             return try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
                 let scope = try StoreScope(of: directory, on: fileSystem)
-                // A creation that was interrupted before it marked the directory is completed.
+                // Opening completes a creation that was interrupted before the store marked its directory.
                 if scope.isUnknown, try !isFresh(directory) {
                     return "\(path.shown) is in a store that this version does not know"
                 }
@@ -113,7 +116,7 @@ struct KVStoreArgument: ParsableArguments {
         }
     }
 
-    /// Whether a directory has only the bookkeeping of a key-value store.
+    /// Whether a directory contains no files other than the bookkeeping of a key-value store.
     private static func isFresh(_ directory: Descriptor) throws(FileSystemError) -> Bool {
         for entry in try SystemFileSystem().entries(of: directory) {
             let role = try KeyValueLayout.role(of: entry.name) { () throws(FileSystemError) in [] }
@@ -122,7 +125,7 @@ struct KVStoreArgument: ParsableArguments {
         return true
     }
 
-    /// Opens the store in a directory for writing, beside processes that share it.
+    /// Opens the store in a directory for writing; if other processes have it open, shares it with them.
     static func openShared(_ url: URL) throws -> (store: FileKVStore, damage: [String]) {
         do {
             return try open(url, .readWrite)
@@ -142,23 +145,25 @@ extension KVStoreError {
     fileprivate var isBelowFile: Bool { (underlying as? FileSystemError)?.errno == .notDirectory }
 }
 
-/// A key-value store that a verb has opened, on this machine or on servers.
+/// A key-value store that a command has opened, on this machine or on servers.
 struct OpenedKVStore: Sendable {
-    /// The most values that are asked for at the same time.
+    /// The maximum number of concurrent requests for values.
     private static let concurrency = 16
-    private static let smallestPage = 16
-    private static let largestPage = 1024
-    /// The aim for the size of a page.
-    private static let pageSize = 4 << 20
-    /// The most names of a local store that are listed at once; each slice takes a look at all of them.
+    /// The minimum number of entries that a page is requested with.
+    private static let minimumPageCount = 16
+    /// The maximum number of entries or names that a page is requested with.
+    private static let maximumPageCount = 1024
+    /// The size of the values of a page, in bytes, that the number of entries is adapted to.
+    private static let targetPageSize = 4 << 20
+    /// The maximum number of names of a local store that are listed at once. Listing a slice examines all names.
     private static let sliceCount = 1 << 17
 
     let store: any AsyncKVStoring
 
-    /// The store if it is on this machine: then reading a value is no request.
+    /// The store if it is local; reading its values needs no requests.
     private let local: FileKVStore?
 
-    /// Wraps a store in a directory. It becomes durable with ``finish()``.
+    /// Wraps a local store, whose writes become durable with ``finish()``.
     init(_ local: FileKVStore) {
         store = LocalAsyncKVStore(local, durability: .processEnd)
         self.local = local
@@ -172,12 +177,12 @@ struct OpenedKVStore: Sendable {
 
     // MARK: Reading
 
-    /// The value of a name and its revision; nil if it is absent.
+    /// The value under a name, with its revision; nil if the name is absent.
     func entry(named name: String) async throws -> KVEntry? {
         try await store.entry(named: name)
     }
 
-    /// The values of some names, in their order.
+    /// The values under several names, in the order of the names.
     func entries(named names: [String]) async throws -> [KVEntry?] {
         var found = [KVEntry?](repeating: nil, count: names.count)
         guard local == nil else {
@@ -194,13 +199,14 @@ struct OpenedKVStore: Sendable {
         return found
     }
 
-    /// Whether there is no name.
+    /// Whether the store has no names.
     func isEmpty() async throws -> Bool {
         if let local { return try local.names(after: nil, limit: 1).isEmpty }
         return try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty
     }
 
-    /// The cluster that holds the store; nil for a local store. Stores of one cluster differ in their prefixes.
+    /// The identifier of the cluster that holds the store; nil for a local store. Stores in one cluster have different
+    /// prefixes.
     func cluster() async throws -> Substring? {
         try await store.entries(prefix: "", after: nil, limit: 1, at: nil).storeID?.split(separator: " ").first
     }
@@ -215,7 +221,7 @@ struct OpenedKVStore: Sendable {
         var hasMore = true
         while hasMore {
             try Interruption.check()
-            let page = try await store.keys(prefix: "", after: names.last, limit: Self.largestPage)
+            let page = try await store.keys(prefix: "", after: names.last, limit: Self.maximumPageCount)
             names += page.names
             hasMore = page.hasMore && !page.names.isEmpty
         }
@@ -233,8 +239,10 @@ struct OpenedKVStore: Sendable {
         } while last != nil
     }
 
-    /// Calls `body` with every name and value, in the order of the bytes of their names: of a store on servers as they
-    /// were at one revision. Calls `foreign` once with each key of another program that is no name of a store.
+    /// Calls `body` with every name and value, in the order of the bytes of the names.
+    ///
+    /// A store on servers is read at one revision. `foreign` is called once with each of its keys that is not a valid
+    /// name and therefore belongs to another program.
     func forEach(
         _ body: (String, KVEntry) async throws -> Void,
         foreign: (POSIXPath) async throws -> Void = { _ in }
@@ -251,7 +259,7 @@ struct OpenedKVStore: Sendable {
             return
         }
         var foreignKeys: Set<[UInt8]> = []
-        var limit = Self.smallestPage
+        var limit = Self.minimumPageCount
         var position: (last: String?, revision: UInt64?) = (nil, nil)
         while true {
             try Interruption.check()
@@ -260,12 +268,12 @@ struct OpenedKVStore: Sendable {
                 page = try await store.entries(
                     prefix: "", after: position.last, limit: limit, at: position.revision)
             } catch {
-                // A smaller page may fit into an answer, and into the deadline.
-                guard [.unavailable(.server), .tooLarge, .timeout].contains(error.code), limit > Self.smallestPage
+                // A smaller page may fit into a response and into the deadline.
+                guard [.unavailable(.server), .tooLarge, .timeout].contains(error.code), limit > Self.minimumPageCount
                 else {
                     throw error
                 }
-                limit = Self.smallestPage
+                limit = Self.minimumPageCount
                 continue
             }
             for (name, entry) in page.entries { try await body(name, entry) }
@@ -277,8 +285,8 @@ struct OpenedKVStore: Sendable {
             position = (last.name, page.revision)
             let size = page.entries.reduce(1) { $0 + $1.entry.bytes.count }
             // Small values may be followed by large ones.
-            let fitting = max(page.entries.count * Self.pageSize / size, Self.smallestPage)
-            limit = min(fitting, limit * 2, Self.largestPage)
+            let fitting = max(page.entries.count * Self.targetPageSize / size, Self.minimumPageCount)
+            limit = min(fitting, limit * 2, Self.maximumPageCount)
         }
     }
 
@@ -303,12 +311,12 @@ struct OpenedKVStore: Sendable {
         try await commit(batch)
     }
 
-    /// Waits until everything that was written is durable; a server acknowledges a write only then.
+    /// Makes all writes durable; has no effect for servers, which acknowledge only durable writes.
     func finish() throws {
         try local?.synchronize()
     }
 
-    /// Releases a local store.
+    /// Closes a local store.
     func close() throws {
         try local?.close()
     }

@@ -4,9 +4,10 @@ import ForgeStorage
 import Foundation
 import Logging
 
-/// The settings of servers in the environment: credentials, certificates and endpoints are never arguments.
+/// The settings for stores on servers, from environment variables: credentials, certificates and endpoints are never
+/// arguments of the command.
 ///
-/// An empty variable counts as none.
+/// An empty variable counts as unset.
 struct ServerEnvironment: Sendable {
     private let variables: [String: String]
 
@@ -14,14 +15,14 @@ struct ServerEnvironment: Sendable {
         self.variables = variables
     }
 
-    /// The value of the first of some variables that has one.
+    /// The value of the first of these variables that is set and not empty; nil if there is none.
     subscript(_ names: String...) -> String? {
         names.lazy.compactMap { variables[$0] }.first { !$0.isEmpty }
     }
 
-    /// The time for one request with its repetitions; nil for that of the store.
+    /// The deadline of one request with its retries; nil for the default of the store.
     ///
-    /// - Throws: ``CommandFailure`` if the variable is not a number.
+    /// - Throws: ``CommandFailure`` if the variable is not a number of seconds from 0.1 to 86,400.
     func deadline() throws(CommandFailure) -> Duration? {
         guard let text = self["FORGE_DEADLINE"] else { return nil }
         guard let seconds = Double(text), seconds >= 0.1, seconds <= 86_400 else {
@@ -30,7 +31,7 @@ struct ServerEnvironment: Sendable {
         return .milliseconds(Int64(seconds * 1000))
     }
 
-    /// The user of etcd, as `etcdctl` takes it; nil if there is none.
+    /// The user and password for etcd, from the variables of `etcdctl`; nil if there is no user.
     ///
     /// - Throws: ``CommandFailure`` if there is a user without a password.
     func etcdUser() throws(CommandFailure) -> (name: String, password: String)? {
@@ -43,7 +44,7 @@ struct ServerEnvironment: Sendable {
         return (String(parts[0]), String(parts[1]))
     }
 
-    /// Errors are one line of the command; a store logs nothing.
+    /// A logger that drops all messages: the command prints each error itself.
     static let logger = Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() }
 }
 
@@ -94,7 +95,7 @@ extension StoreURL {
         configuration.prefix = prefix
         configuration.trustRootsPath = environment["AWS_CA_BUNDLE"]
         if let deadline = try environment.deadline() { configuration.deadline = deadline }
-        // Several files are transferred at the same time, each with as many parts.
+        // Several files are transferred at the same time, and this number of parts of each.
         configuration.transferCount = 2
         configuration.logger = ServerEnvironment.logger
         return try S3FileStore(configuration)

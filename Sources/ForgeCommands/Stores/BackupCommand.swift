@@ -57,8 +57,9 @@ struct BackupCommand: ParsableCommand {
 
 /// Copies the stores below a directory into a backup.
 ///
-/// A key-value store is written from one state of it: the one that a scan of its log finds. Every other file is copied
-/// as it was at one moment; stores replace files as a whole. Files that only running processes need are left out.
+/// A key-value store is written from one consistent state: the one that a scan of its log finds. Every other file is
+/// copied as it was at one moment; stores replace files as a whole. Files that only running processes need are left
+/// out.
 struct BackupWriter {
     private let fileSystem = SystemFileSystem()
     private let source: ConfinedDirectory
@@ -69,7 +70,7 @@ struct BackupWriter {
     /// The directory that was created last.
     private var lastParent: POSIXPath?
 
-    /// Begins the backup of a directory of stores to an empty directory.
+    /// Begins the backup of a directory of stores; `target` is an empty directory.
     init(_ source: POSIXPath, to target: POSIXPath, _ report: BackupReport) throws {
         self.source = try ConfinedDirectory(source)
         self.report = report
@@ -79,7 +80,7 @@ struct BackupWriter {
         manifest = try BackupManifestWriter(in: target)
     }
 
-    /// Copies everything, and completes the manifest.
+    /// Copies everything, and completes the manifest durably.
     ///
     /// - Throws: ``CommandFailure`` with the status `notFound` if there is nothing to back up.
     ///   `StoreWalk.ContainsOther` if the backup itself is found below the source.
@@ -120,7 +121,8 @@ struct BackupWriter {
                 try addFile(path, entry.path)
             }
         } catch let error as SourceFailure {
-            // A file that was removed after it was listed is no failure; one that has taken its name is, as it is missing.
+            // A file that was removed after it was listed is not a failure. If another entry has its name now, that
+            // entry is missing from the backup.
             guard try error.error.errno.isDisappearance && isGone(entry.path) else {
                 return try report.fail(entry.path.shown, "\(error)")
             }
@@ -129,7 +131,7 @@ struct BackupWriter {
         }
     }
 
-    /// Whether nothing has the name any more.
+    /// Whether no entry has the name now.
     private func isGone(_ item: POSIXPath) throws(FileSystemError) -> Bool {
         do {
             return try source.withParent(of: item) { (directory, name) throws(FileSystemError) in
@@ -141,7 +143,7 @@ struct BackupWriter {
     }
 
     private mutating func addFile(_ path: String, _ item: POSIXPath) throws {
-        _ = try place(for: item)
+        _ = try preparedPath(for: item)
         let copied = try HashedCopy().copy(item, in: source, to: content)
         try manifest.add(
             BackupManifest.File(
@@ -151,10 +153,10 @@ struct BackupWriter {
         try report.count(bytes: copied.content.bytes)
     }
 
-    /// Writes the values of a store into a new one.
+    /// Writes the values of a key-value store into a new store in the backup.
     private mutating func addStore(_ path: String, _ item: POSIXPath) throws {
         let from = source.path.appending(item).splitLast().parent
-        let to = try place(for: item).splitLast().parent
+        let to = try preparedPath(for: item).splitLast().parent
         let store: FileKVStore
         let damage: [String]
         do {
@@ -162,7 +164,7 @@ struct BackupWriter {
         } catch let error as KVStoreError {
             return try report.fail(path, "\(error)")
         } catch let error as CommandFailure where error.status == .notFound {
-            // Unless it was removed after it was listed.
+            // A store that was removed after it was listed is not a failure.
             if try !isGone(item) { try report.fail(path, "\(error)") }
             return
         }
@@ -174,7 +176,7 @@ struct BackupWriter {
         for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
     }
 
-    /// Writes the values of a store into the log of another one; returns their number.
+    /// Writes the values of a store into a new log in a directory; returns their number.
     private static func copy(_ store: FileKVStore, to directory: POSIXPath) throws -> Int {
         var copy = try LogCopy(in: directory)
         var batch = KeyValueBatch(limit: .max)
@@ -194,8 +196,8 @@ struct BackupWriter {
         return count
     }
 
-    /// The path of a file in the backup, whose directory exists afterwards.
-    private mutating func place(for item: POSIXPath) throws -> POSIXPath {
+    /// Creates the directory of a file in the backup; returns the path of the file.
+    private mutating func preparedPath(for item: POSIXPath) throws -> POSIXPath {
         let path = content.path.appending(item)
         let parent = path.splitLast().parent
         if parent != lastParent {
@@ -210,13 +212,13 @@ struct BackupWriter {
 
 /// A directory that is filled under a temporary name and renamed into place when it is complete.
 ///
-/// The temporary name is that of the destination with a dot before it and `.partial` behind it. What an interrupted
-/// process left there is removed by the next one.
+/// The temporary name is `.NAME.partial` for the destination `NAME`. The next process removes what an interrupted
+/// process left there.
 final class StagedDirectory {
     private let fileSystem = SystemFileSystem()
     private let destination: POSIXPath
     private let lock: Descriptor
-    /// Whether this object has to remove the directory.
+    /// Whether `deinit` has to remove the directory.
     private var isOwned = false
 
     /// The path under the temporary name.
@@ -224,8 +226,9 @@ final class StagedDirectory {
 
     /// Creates the directory.
     ///
-    /// - Parameter destination: Where it will be: nothing, or an empty directory.
-    /// - Throws: ``CommandFailure`` if something else is there, or if another process fills the same directory.
+    /// - Parameter destination: The final path, which must not exist or must be an empty directory.
+    /// - Throws: ``CommandFailure`` if the destination is something else, or if another process fills the same
+    ///   directory.
     init(for destination: POSIXPath) throws {
         self.destination = destination
         let (parent, name) = destination.splitLast()
@@ -247,13 +250,16 @@ final class StagedDirectory {
 
     deinit {
         if isOwned {
-            // The failure is reported already; the next attempt removes what remains.
+            // The failure is reported already; the next process removes what remains.
             do { try fileSystem.removeTree(path) } catch _ {}
         }
         fileSystem.discard(lock)
     }
 
-    /// Renames the directory to the destination, durably. Everything in it has to be durable by then.
+    /// Renames the directory to the destination durably.
+    ///
+    /// - Precondition: All files in the directory are durable.
+    /// - Throws: `FileSystemError`; if the rename failed, an empty directory at the destination is removed.
     func place() throws {
         do throws(FileSystemError) {
             try fileSystem.removeDirectory(destination)
@@ -264,7 +270,7 @@ final class StagedDirectory {
         do throws(FileSystemError) {
             try fileSystem.rename(path, to: destination, .exclusive)
         } catch {
-            // Some network file systems have no exclusive rename; the other replaces no directory that is not empty.
+            // Some network file systems have no exclusive rename; a plain rename replaces only an empty directory.
             guard error.errno.isMissingFeature else { throw error }
             try fileSystem.rename(path, to: destination, .replacing)
         }

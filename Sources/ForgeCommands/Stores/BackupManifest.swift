@@ -3,9 +3,9 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// The list of the files of a backup: lines of JSON, the last of which has the checksum of the others.
+/// The list of the files of a backup: lines of JSON, the last of which contains the checksum of the others.
 ///
-/// It is completed after everything else is on the device. A backup without its last line is unfinished.
+/// The last line is written after all files are durable. A backup whose manifest has no last line is unfinished.
 enum BackupManifest {
     static let name: POSIXPath = "manifest"
     /// The directory of the files beside the manifest.
@@ -21,6 +21,7 @@ enum BackupManifest {
     struct File: Codable {
         /// Relative to the directory that was backed up.
         var path: String
+        /// The size of the content in bytes.
         var bytes: Int64
         /// SHA-256 of the content, in hexadecimal digits.
         var sha256: String
@@ -28,11 +29,13 @@ enum BackupManifest {
         var permissions: UInt16
         /// The number of keys, if the file is the log of a key-value store.
         var keys: Int?
-        /// The attributes that a store has given the file, by name; nil if it has none. In the backup itself they are
-        /// extended attributes, which other programs may not copy.
+        /// The attributes that a store has given the file, by name; nil if it has none. The files of the backup also
+        /// have them as extended attributes, but other programs may lose those when they copy the backup.
         var attributes: [String: Data]?
 
-        /// The path; an altered manifest must not lead out of the backup.
+        /// The path of the file.
+        ///
+        /// - Throws: ``CommandFailure`` for a path that leads out of the backup, as an altered manifest may contain.
         func relativePath() throws(CommandFailure) -> POSIXPath {
             // By bytes: a slash can be part of a larger character.
             let path = POSIXPath(path)
@@ -45,8 +48,11 @@ enum BackupManifest {
         }
     }
 
+    /// The last line.
     struct End: Codable {
+        /// The number of files.
         var files: Int
+        /// SHA-256 of all lines before, in hexadecimal digits.
         var sha256: String
     }
 
@@ -78,7 +84,10 @@ final class BackupManifestWriter {
         count += 1
     }
 
-    /// Completes the manifest, durably. Everything else has to be durable by then.
+    /// Completes the manifest durably.
+    ///
+    /// - Precondition: All files of the backup are durable.
+    /// - Throws: `FileSystemError`; the backup is unfinished then.
     func finish() throws {
         let digest = hash.finalize()
         try append(BackupManifest.End(files: count, sha256: BackupManifest.hexadecimal(digest)))
@@ -101,9 +110,10 @@ struct BackupManifestReader {
         path = directory.appending(BackupManifest.name)
     }
 
-    /// Verifies the manifest, and calls `body` with each file.
+    /// Calls `body` with each file, and verifies the manifest; an alteration may be found only after some calls.
     ///
-    /// - Throws: ``CommandFailure`` if it is missing, unfinished, altered, or of another version.
+    /// - Throws: ``CommandFailure`` if the manifest is missing, unreadable, unfinished, altered, or of another version;
+    ///   or the error of `body`.
     func forEach(_ body: (BackupManifest.File) throws -> Void) throws {
         let fileSystem = SystemFileSystem()
         let descriptor: Descriptor
@@ -162,7 +172,7 @@ struct BackupManifestReader {
     }
 }
 
-/// Reads a file that other processes may replace or write to, and copies what it read.
+/// Copies a file that other processes may replace or write to, and computes the size and checksum of the copy.
 struct HashedCopy {
     private static let attempts = 5
     private static let pieceSize = 1 << 18
@@ -177,18 +187,19 @@ struct HashedCopy {
 
     /// Copies a file, with its permission bits.
     ///
-    /// If another program writes to the file meanwhile, the copy begins again, up to five times.
+    /// If the file is changed during the copy, the copy starts again; there are at most five attempts.
     ///
     /// - Parameters:
-    ///   - item: The path of the file below `source`, and of the copy below `target`, where its directory exists; a file
-    ///     there is replaced. No link below the two directories is followed.
+    ///   - item: The path of the file below `source`, and of the copy below `target`, whose parent directory must
+    ///     exist. An existing file there is replaced. Links below the two directories are not followed.
     ///   - source: The directory that is read.
     ///   - target: The directory that is written to.
     ///   - given: The permission bits of the copy; nil for those of the file.
-    ///   - attributes: The attributes of the copy; nil for those that stores have given the file.
-    /// - Returns: What was copied, its permission bits and its attributes.
+    ///   - attributes: The attributes of the copy; nil for the store attributes of the file.
+    /// - Returns: The size and checksum of the copy, its permission bits and its attributes.
     /// - Throws: ``SourceFailure`` if the file cannot be read; `FileSystemError` if the copy cannot be written;
-    ///   ``CommandFailure`` if the file changes all the time.
+    ///   ``CommandFailure`` if the file changes during every attempt, or if interrupted. An incomplete copy remains
+    ///   then.
     func copy(
         _ item: POSIXPath, in source: ConfinedDirectory, to target: ConfinedDirectory,
         permissions given: FilePermissions? = nil, attributes: [String: [UInt8]]? = nil
@@ -196,9 +207,9 @@ struct HashedCopy {
         let path = target.path.appending(item)
         for _ in 0..<Self.attempts {
             let from = source.path.appending(item)
-            let source = try open(item, in: source)
-            defer { fileSystem.discard(source) }
-            let before = try status(of: source, from)
+            let file = try open(item, in: source)
+            defer { fileSystem.discard(file) }
+            let before = try status(of: file, from)
             let permissions = given ?? FilePermissions(rawValue: before.permissions.rawValue & 0o777)
             let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try target.withParent(of: item) { (directory, name) throws(FileSystemError) in
@@ -208,30 +219,30 @@ struct HashedCopy {
                 }
             }
             defer { fileSystem.discard(copy) }
-            let content = try read(source, from) { (piece) throws(FileSystemError) in
+            let content = try read(file, from) { (piece) throws(FileSystemError) in
                 try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                     try fileSystem.writeBytes(piece, to: copy)
                 }
             }
-            let kept =
+            let copiedAttributes =
                 try attributes
-                ?? reading(from) { () throws(FileSystemError) in try fileSystem.fileAttributes(of: source) }
+                ?? reading(from) { () throws(FileSystemError) in try fileSystem.fileAttributes(of: file) }
             try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-                try fileSystem.setFileAttributes(kept, of: copy)
+                try fileSystem.setFileAttributes(copiedAttributes, of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
                 if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
             }
-            let after = try status(of: source, from)
+            let after = try status(of: file, from)
             if FileRevision(before) == FileRevision(after), before.changed == after.changed || after.linkCount == 0 {
-                return (content, permissions, kept)
+                return (content, permissions, copiedAttributes)
             }
         }
         throw CommandFailure("changed during each of \(Self.attempts) attempts to copy it")
     }
 
-    /// The content of a file below a directory; no link is followed.
+    /// The size and checksum of a file below a directory; links are not followed.
     ///
-    /// - Throws: ``SourceFailure``.
+    /// - Throws: ``SourceFailure`` if the file cannot be read, ``CommandFailure`` if interrupted.
     func content(of item: POSIXPath, in directory: ConfinedDirectory) throws -> Content {
         let source = try open(item, in: directory)
         defer { fileSystem.discard(source) }
@@ -250,7 +261,7 @@ struct HashedCopy {
         try reading(path) { () throws(FileSystemError) in try fileSystem.status(of: .descriptor(source)) }
     }
 
-    /// Reads a file to its end.
+    /// Reads a file to its end, and calls `body` with each piece.
     private func read(
         _ source: Descriptor, _ path: POSIXPath, _ body: ([UInt8]) throws(FileSystemError) -> Void
     ) throws -> Content {
@@ -269,7 +280,7 @@ struct HashedCopy {
         return Content(bytes: offset, sha256: BackupManifest.hexadecimal(hash.finalize()))
     }
 
-    /// Attributes the errors of `body` to the file that is read.
+    /// Calls `body`; converts its error to the failure of the file that is read.
     private func reading<Result>(
         _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
     ) throws(SourceFailure) -> Result {

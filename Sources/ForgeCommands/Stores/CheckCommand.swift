@@ -77,6 +77,7 @@ struct CheckedDirectory: ParsableArguments {
 
     /// Checks every store below the directory.
     ///
+    /// - Returns: The findings, in the order of their paths.
     /// - Throws: ``CommandFailure`` with the status `notFound` if there are no files.
     func findings(json: Bool) throws -> [StoreFinding] {
         let root = URL(fileURLWithPath: directory)
@@ -96,9 +97,9 @@ struct StoreFinding: Encodable, Equatable {
     enum State: String, Encodable {
         /// All checksums are correct.
         case intact
-        /// Part of it cannot be read, or differs from what was written.
+        /// A part cannot be read, or differs from what was written.
         case damaged
-        /// It can be read, but there is no checksum, or no key was given.
+        /// The content can be read, but it has no checksum, or no key was given.
         case readable
         /// None of the given keys opens the vault, so changes to it would not be detected.
         case unverified
@@ -115,13 +116,13 @@ struct StoreFinding: Encodable, Equatable {
     var state: State
     /// Damage, counts, and the origin of the file.
     var details: [String] = []
-    /// The bytes of the path, which ``path`` shows.
+    /// The path as bytes; ``path`` is its text.
     var location: POSIXPath
-    /// The role of the file; that of a directory is `content`.
+    /// The role of the file; `content` for a directory that cannot be read.
     var role = FileRole.content
     /// Whether its directory is the root of a store.
     var isMarked = false
-    /// Whether the content itself is wrong or unreadable; not if the file is of a later version or another program's,
+    /// Whether the content itself is wrong or unreadable. False if a later version or another program wrote the file,
     /// or if this process may not read it.
     var hasWrongContent = false
 
@@ -130,7 +131,7 @@ struct StoreFinding: Encodable, Equatable {
     }
 }
 
-/// Finds the store that a temporary file belongs to, from the records in its parent directories.
+/// Finds the origin of a temporary file in the records of the stores in its parent directories.
 struct TemporaryFileFinding {
     private let fileSystem: SystemFileSystem
 

@@ -64,19 +64,20 @@ struct DiskUsageCommand: ParsableCommand {
     }
 }
 
-/// The size of a store, or of the files in a directory that belong to none.
+/// The size of a store, or of the files that belong to no store.
 struct DiskUsage: Encodable {
     let type = "store"
-    /// Relative to the directory that was asked for; empty for that directory.
+    /// The path relative to the walked directory; empty for that directory.
     var path: String
     var kind: String
+    /// The number of files.
     var files = 0
-    /// The lengths of the files.
+    /// The sum of the sizes of the files in bytes.
     var bytes: Int64 = 0
-    /// The space that they occupy on the device.
+    /// The space in bytes that the files occupy on the device.
     var space: Int64 = 0
 
-    /// A directory that cannot be read; its files are in no sum.
+    /// A directory that cannot be read; its files are not counted.
     struct Failure: Encodable {
         let type = "item"
         let action = "fail"
@@ -90,8 +91,8 @@ struct DiskUsage: Encodable {
     static func stores(below root: POSIXPath) throws -> (stores: [DiskUsage], failures: [Failure]) {
         var failures: [Failure] = []
         var found = [DiskUsage(path: "", kind: "directory")]
-        // Where the files of each root are counted.
-        var places: [POSIXPath: Int] = ["": 0]
+        // The index in `found` of each root of a store.
+        var indices: [POSIXPath: Int] = ["": 0]
         var walk = StoreWalk(try ConfinedDirectory(root))
         while let event = try walk.next() {
             try Interruption.check()
@@ -104,14 +105,14 @@ struct DiskUsage: Encodable {
                 if directory.path.isEmpty {
                     found[0].kind = kind
                 } else {
-                    places[directory.path] = found.count
+                    indices[directory.path] = found.count
                     found.append(DiskUsage(path: directory.path.shown, kind: kind))
                 }
             case .file(let file):
-                guard file.status.type == .regular, let store = places[file.root ?? ""] else { continue }
-                found[store].files += 1
-                found[store].bytes += file.status.sizeInBytes
-                found[store].space += file.status.allocatedSizeInBytes
+                guard file.status.type == .regular, let index = indices[file.root ?? ""] else { continue }
+                found[index].files += 1
+                found[index].bytes += file.status.sizeInBytes
+                found[index].space += file.status.allocatedSizeInBytes
             }
         }
         return (

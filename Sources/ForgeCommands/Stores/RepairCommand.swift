@@ -3,7 +3,7 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// Repairs the stores below a directory: what can be read stays, what cannot is set aside.
+/// Repairs the stores below a directory: keeps the data that can be read and sets the rest aside.
 struct RepairCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "repair", abstract: "Set aside what cannot be read in the stores below a directory.",
@@ -19,7 +19,8 @@ struct RepairCommand: ParsableCommand {
             So is everything that an app has stored in a file store, and a log or vault in a directory that no store has \
             marked; a log there is repaired if its directory itself is given.
 
-            Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps before: a key-value store that is in use is left as it is.
+            Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps before: a \
+            key-value store that is in use is left as it is.
 
             Exit status: 0 if nothing is damaged any more, 2 if some damage could not be repaired, 5 if all of it is in \
             stores that are in use.
@@ -98,17 +99,17 @@ struct StoreRepair {
     struct Outcome {
         /// `repair`, `set-aside` or `fail`.
         var action: String
-        /// Where a file was moved to.
+        /// The path to which a file was moved, or would be moved; nil if no file was.
         var destination: String?
         var details: [String] = []
     }
 
     let root: POSIXPath
-    /// Whether nothing is changed.
+    /// Whether repairs are only reported, with nothing changed (`--dry-run`).
     let isRehearsal: Bool
     private let fileSystem = SystemFileSystem()
 
-    /// The directory beside a file that it is moved to.
+    /// The name of the directory, beside a file, to which the file is moved.
     private static let quarantine: POSIXPath = "quarantine"
 
     init(root: POSIXPath, isRehearsal: Bool) {
@@ -116,9 +117,10 @@ struct StoreRepair {
         self.isRehearsal = isRehearsal
     }
 
-    /// Repairs what a check has found.
+    /// Repairs the file or store of a finding.
     ///
-    /// - Throws: The error of a store that is in use or cannot be written; it is unchanged then.
+    /// - Throws: ``CommandFailure`` if it is not repaired, or the error of a store that is in use or cannot be written;
+    ///   the file or store is unchanged then.
     func repair(_ finding: StoreFinding) throws -> Outcome {
         let path = root.appending(finding.location)
         guard finding.kind != "directory" else {
@@ -141,7 +143,7 @@ struct StoreRepair {
         }
     }
 
-    /// Opens the store, which sets unreadable bytes aside, and verifies that its log is intact then.
+    /// Opens the store, which sets unreadable bytes aside, and verifies that its log is intact afterwards.
     private func repairStore(_ directory: POSIXPath, _ finding: StoreFinding) throws -> Outcome {
         guard !isRehearsal else { return Outcome(action: "repair", details: finding.details) }
         let (store, damage) = try KVStoreArgument.open(URL(directory), .readWrite)
@@ -152,10 +154,11 @@ struct StoreRepair {
         return Outcome(action: "repair", details: damage + ["\(counted(inspection.keyCount, "key")) kept"])
     }
 
+    /// Moves a damaged file durably to the quarantine directory beside it, under a name that does not exist there.
     private func setAside(_ path: POSIXPath, _ finding: StoreFinding) throws -> Outcome {
         let (parent, name) = path.splitLast()
         let directory = parent.appending(Self.quarantine)
-        // A name by which the check recognises data that was set aside.
+        // A check recognises data that was set aside by this prefix.
         let base = Array("quarantine-".utf8) + name.bytes
         guard !isRehearsal else {
             return Outcome(
@@ -173,7 +176,7 @@ struct StoreRepair {
         return Outcome(action: "set-aside", destination: target.shown, details: finding.details)
     }
 
-    /// Moves a file; returns false if the name is taken.
+    /// Renames a file; returns false, with nothing changed, if `target` exists.
     private func move(_ path: POSIXPath, to target: POSIXPath) throws(FileSystemError) -> Bool {
         do {
             try fileSystem.rename(path, to: target, .exclusive)
@@ -184,7 +187,7 @@ struct StoreRepair {
         }
     }
 
-    /// Whether a key file is intact, but not private.
+    /// Whether a key file of this user is intact, but other users can read it.
     private func isExposed(_ path: POSIXPath) throws -> Bool {
         do throws(CryptError) {
             _ = try VaultKeyFile.load(at: URL(path))

@@ -46,7 +46,7 @@ struct RestoreCommand: ParsableCommand {
         try report.finish(destination)
     }
 
-    /// Compares all files with the manifest.
+    /// Compares all files with the manifest; returns their number and size.
     private func verify(_ backup: POSIXPath) throws -> Progress.Amount {
         var total = Progress.Amount()
         var content: ConfinedDirectory?
@@ -65,6 +65,7 @@ struct RestoreCommand: ParsableCommand {
         try ConfinedDirectory(backup.appending(BackupManifest.content))
     }
 
+    /// Copies the files to a staged directory, compares them with the manifest again, and renames the directory.
     private func copy(_ backup: POSIXPath, _ report: BackupReport) throws {
         let staged = try StagedDirectory(for: try POSIXPath(URL(fileURLWithPath: destination)))
         let target = try ConfinedDirectory(staged.path)
@@ -85,7 +86,7 @@ struct RestoreCommand: ParsableCommand {
         try staged.place()
     }
 
-    /// Creates the directory of a file below the destination; the system refuses every path that leads out of it.
+    /// Creates the directory of a file below `target`; the system refuses a path that leads out of `target`.
     private static func createParent(of path: POSIXPath, in target: ConfinedDirectory) throws(FileSystemError) {
         let parent = path.splitLast().parent
         guard !parent.isEmpty else { return }
@@ -95,6 +96,7 @@ struct RestoreCommand: ParsableCommand {
         }
     }
 
+    /// Throws unless a content has the size and checksum of the manifest.
     private static func require(_ content: HashedCopy.Content, as file: BackupManifest.File) throws {
         guard content == HashedCopy.Content(bytes: file.bytes, sha256: file.sha256) else {
             throw CommandFailure("\(file.path) in the backup is altered or damaged; nothing was restored")

@@ -3,7 +3,7 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// Walks a directory and reads each file the way its store does; what belongs to no store is read to its end.
+/// Walks a directory and reads each file as its store does; a file that belongs to no store is read to its end.
 ///
 /// Changes nothing and takes no lock, so the stores may be in use. Files that a running process removes meanwhile are
 /// not reported.
@@ -42,9 +42,9 @@ struct StoreChecker {
     /// A file or directory of the walk.
     private struct Place {
         let path: POSIXPath
-        /// The path below the checked directory.
+        /// The path relative to the checked directory.
         let location: POSIXPath
-        /// The same as text, in which its printer escapes control characters.
+        /// ``location`` as text; control characters are escaped when it is printed.
         let shown: String
 
         init(_ path: POSIXPath, below top: POSIXPath) {
@@ -67,8 +67,8 @@ struct StoreChecker {
         return "\(error)"
     }
 
-    /// Checks one entry; nil for a file that only the store itself needs, and for one that was removed after it was
-    /// listed.
+    /// Checks one entry; returns nil for a marker or another internal file of a store, and for a file that was removed
+    /// after it was listed.
     private func check(_ entry: StoreWalk.Entry, of walk: StoreWalk, below top: POSIXPath) -> StoreFinding? {
         let place = Place(entry.path, below: top)
         let (path, name) = (place.path, entry.path.splitLast().name)
@@ -109,6 +109,7 @@ struct StoreChecker {
         return finding
     }
 
+    /// Whether an error says that the content itself is wrong or unreadable.
     private func hasWrongContent(_ error: any Error) -> Bool {
         switch error {
         case let error as CryptError: [.tampered, .truncated, .invalidKeyMaterial].contains(error.code)

@@ -4,7 +4,9 @@ import SystemPackage
 
 /// Copies a group of files: both directories are opened once, and short files are stored in one batch.
 struct FileGroupCopy {
+    /// The number of files from which a batch is stored.
     private static let batchCount = 64
+    /// The size in bytes from which a batch is stored.
     private static let batchSize = 1 << 20
 
     private let group: FileGroup
@@ -14,7 +16,7 @@ struct FileGroupCopy {
     private let log: TransferLog
     private let fileSystem = SystemFileSystem()
 
-    /// The target's directory; a write into it reports why it could not be opened.
+    /// The directory of the group in the target, or the error of opening it, which a write into it throws.
     private let targetDirectory: Result<Descriptor, FileSystemError>
 
     fileprivate struct ShortFile {
@@ -24,8 +26,9 @@ struct FileGroupCopy {
         let attributes: [String: String]
     }
 
-    /// What stores have written in the two directories, once it is needed.
+    /// The store scope of the directory in the target; nil until it is needed.
     private var targetScope: StoreScope?
+    /// The stores of the directory in the source; nil until they are needed.
     private var sourceOwner: DirectoryOwner?
 
     /// Short files, to be stored in one batch.
@@ -44,7 +47,9 @@ struct FileGroupCopy {
         targetDirectory = Result { () throws(FileSystemError) in try target.openDirectory(group.directory) }
     }
 
-    /// Copies the files and records each.
+    /// Copies the files and records the result of each.
+    ///
+    /// - Throws: An error that concerns all files.
     mutating func run() async throws {
         defer { if case .success(let directory) = targetDirectory { fileSystem.discard(directory) } }
         let directory: Descriptor
@@ -103,8 +108,8 @@ struct FileGroupCopy {
         }
     }
 
-    /// The reason why a file of an ordinary directory is not written: its name is that of a file of a store in the
-    /// destination, and the source has no such store there.
+    /// The reason why a file is not written to an ordinary directory: its name belongs to a store in the destination
+    /// that the source does not have there. Nil if it is written.
     private mutating func refusal(of name: POSIXPath) throws -> String? {
         guard case .success(let directory) = targetDirectory else { return nil }
         if targetScope == nil {
@@ -119,7 +124,7 @@ struct FileGroupCopy {
         return isContent ? nil : "the destination has a store there: \(scope.store.text ?? "")"
     }
 
-    /// Whether a file is none of a store's, or does not exist.
+    /// Whether a file does not belong to a store, or does not exist.
     private func isContent(
         _ name: POSIXPath, at directory: Descriptor, of scope: StoreScope
     ) throws(FileSystemError) -> Bool {
@@ -161,9 +166,9 @@ struct FileGroupCopy {
 
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ path: POSIXPath) throws {
-        guard Self.isAboutTheItem(error) else {
+        guard Self.concernsOneFile(error) else {
             guard let error = error as? FileSystemError else { throw error }
-            // Not the path of a temporary file.
+            // The error may name a temporary file.
             throw FileSystemError(error.operation, error.errno, path: target.root.appending(path))
         }
         if (error as? SourceFailure)?.error.errno.isDisappearance == true {
@@ -173,7 +178,7 @@ struct FileGroupCopy {
     }
 
     /// Whether an error concerns one file, so that the others can be copied.
-    private static func isAboutTheItem(_ error: any Error) -> Bool {
+    private static func concernsOneFile(_ error: any Error) -> Bool {
         switch error {
         case is SourceFailure: true
         case let error as FileStoreError:

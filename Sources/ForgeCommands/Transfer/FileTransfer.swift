@@ -6,16 +6,16 @@ import SystemPackage
 /// Copies files between file stores and directories, several at a time.
 struct FileTransfer {
     private static let concurrency = 4
-    /// The maximum number of files that one task copies. Large groups keep the tasks in different directories: changes
-    /// of one directory wait for each other.
-    private static let groupCount = 1024
+    /// The maximum number of files that one task copies. Large groups keep concurrent tasks in different directories:
+    /// changes of one directory wait for each other.
+    private static let groupLimit = 1024
 
     private let arguments: TransferArguments
     private let log: TransferLog
     private let source: ConfinedDirectory
     private let target: FileTarget
     private let sourceIdentity: DirectoryIdentity?
-    /// The destination, or the directory in which it will be: not to be found below the source.
+    /// The identity of the destination, or of its nearest existing ancestor; the walk of the source must not find it.
     private let targetIdentity: DirectoryIdentity?
 
     init(_ arguments: TransferArguments, _ log: TransferLog) throws {
@@ -27,6 +27,10 @@ struct FileTransfer {
         targetIdentity = Ancestry(of: target.root).nearest
     }
 
+    /// Copies the files, deletes extraneous ones and verifies the copies, as the arguments request.
+    ///
+    /// - Throws: ``CommandFailure`` or `FileSystemError` for a failure that concerns the whole copy; the failure of one
+    ///   file is recorded in the log.
     func run() async throws {
         do {
             try await transfer()
@@ -49,7 +53,8 @@ struct FileTransfer {
         if arguments.verify { try verify() }
     }
 
-    /// A copy into its own source would not end, and a copy onto itself would be pointless.
+    /// Throws if source and destination are the same directory or contain one another: a copy into its own source would
+    /// not end.
     private func requireSeparatePlaces() throws {
         let (from, to) = (Ancestry(of: source.path), Ancestry(of: target.root))
         if from.contains(to) || to.contains(from) { throw overlap }
@@ -65,7 +70,7 @@ struct FileTransfer {
 
     private func walk() -> StoreWalk { StoreWalk(source, except: targetIdentity) }
 
-    /// The next regular file of the source; the others are recorded.
+    /// The path of the next file of the source that is copied; records the entries that are not.
     private func nextFile(_ walk: inout StoreWalk) throws -> POSIXPath? {
         while true {
             try Interruption.check()
@@ -86,7 +91,7 @@ struct FileTransfer {
         }
     }
 
-    /// The next entry; skips directories that cannot be read, which the copy reports.
+    /// The next entry; skips directories that cannot be read, which ``nextFile(_:)`` records.
     private func nextReadable(_ walk: inout StoreWalk) throws -> StoreWalk.Entry? {
         while true {
             do {
@@ -109,7 +114,7 @@ struct FileTransfer {
 
     // MARK: Copying
 
-    /// Copies every file; returns whether there was one.
+    /// Copies all files; returns false, with nothing changed, if the source has none.
     private func copyFiles() async throws -> Bool {
         var walk = walk()
         var next = try nextFile(&walk)
@@ -119,12 +124,13 @@ struct FileTransfer {
             var running = 0
             while let first = next {
                 var files = FileGroup(directory: first.splitLast().parent)
-                while let path = next, path.splitLast().parent == files.directory, files.names.count < Self.groupCount {
+                while let path = next, path.splitLast().parent == files.directory, files.names.count < Self.groupLimit {
                     files.names.append(path.splitLast().name)
                     next = try nextFile(&walk)
                 }
                 try prepare(files.directory)
-                // Before any other file of a store and of what is below: until then, the destination has an unknown one.
+                // Copied first: until a store's markers exist, its directory in the destination counts as one of an
+                // unknown store, in which no file may be changed.
                 let markers = files.names.prefix { $0.isMarkerOfKind }
                 if !markers.isEmpty {
                     var copy = FileGroupCopy(
@@ -148,14 +154,14 @@ struct FileTransfer {
         return true
     }
 
-    /// Creates a file store that is missing before several tasks write to it: until the store has marked its directory,
-    /// that is the directory of an unknown store, in which nothing may be changed.
+    /// Creates a missing file store before several tasks write to it: until the store has marked its directory, the
+    /// directory counts as one of an unknown store, in which no file may be changed.
     private func openStore() async throws {
         guard !arguments.dryRun, let store = target.store else { return }
         do throws(FileSystemError) {
             guard try !StoreScope(at: target.root, on: SystemFileSystem()).isUnknown else { return }
         } catch {
-            // It is missing, or each copy to it reports the error.
+            // The directory does not exist, or each copy to it reports the error.
         }
         do {
             try await store.open()
@@ -164,20 +170,22 @@ struct FileTransfer {
         }
     }
 
-    /// Creates a directory for files that are copied.
+    /// Creates a directory of the destination, into which files are copied.
     private func prepare(_ directory: POSIXPath) throws(FileSystemError) {
         guard !arguments.dryRun else { return }
         do {
             try target.prepare(directory, like: source)
         } catch {
-            // Each copy into it reports that something else has the name of the directory.
+            // Something else has the name of the directory: each copy into it reports that.
             guard FileTarget.isTaken(error) else { throw error }
         }
     }
 
     // MARK: Afterwards
 
-    /// Deletes what the source does not have, unless it is too much.
+    /// Deletes extraneous files, which the source does not have.
+    ///
+    /// - Throws: ``CommandFailure``, with nothing deleted, if there are more than `--max-delete`.
     private func deleteOthers() async throws {
         try log.requireCompleteSource()
         var count = 0
@@ -212,8 +220,8 @@ struct FileTransfer {
         }
     }
 
-    /// Calls `other` with each file that is to be deleted, and `kept` once with the root of each store that the source
-    /// does not have.
+    /// Calls `other` with each extraneous file, and `kept` once with the root of each store of the destination that the
+    /// source does not have, whose files are kept.
     private func forEachOther(_ other: (POSIXPath) -> Void, kept: (POSIXPath) -> Void) throws {
         var mirrored: [POSIXPath: Bool] = [:]
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
@@ -238,45 +246,46 @@ struct FileTransfer {
         }
     }
 
-    /// Whether the source has a store of the same kinds at the path of one in the destination: then that is a copy of
-    /// it. A store that the source does not have is kept whole.
+    /// Whether a store in the destination is a copy of one in the source: the source has a store of the same kinds at
+    /// the same path. A store that the source does not have is kept whole.
     private func isMirrored(_ store: POSIXPath) throws -> Bool {
         let fileSystem = SystemFileSystem()
         do throws(FileSystemError) {
-            let own = try StoreScope(at: target.root.appendingIfAny(store), on: fileSystem).owner
-            return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(own)
+            let owner = try StoreScope(at: target.root.appendingIfAny(store), on: fileSystem).owner
+            return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(owner)
         } catch {
             guard error.errno.isDisappearance || FileTarget.isTaken(error) else { throw error }
             return false
         }
     }
 
-    /// Leaves out files that the source has under another spelling: on file systems that fold case, they are the copies
-    /// just made.
+    /// The extraneous files, except those that are copies just made: a file system that folds case or normalises names
+    /// lists them under another spelling.
     private func removingOtherSpellings(_ others: [POSIXPath]) throws -> [POSIXPath] {
         guard !others.isEmpty else { return [] }
-        var left = Dictionary(grouping: others) { Self.folded($0) }
+        var remaining = Dictionary(grouping: others) { Self.folded($0) }
         var walk = walk()
         while let entry = try nextReadable(&walk) {
-            guard let same = left[Self.folded(entry.path)], let identity = target.identity(of: entry.path) else {
+            guard let same = remaining[Self.folded(entry.path)], let identity = target.identity(of: entry.path) else {
                 continue
             }
-            left[Self.folded(entry.path)] = same.filter { target.identity(of: $0) != identity }
+            remaining[Self.folded(entry.path)] = same.filter { target.identity(of: $0) != identity }
         }
-        return left.values.joined().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        return remaining.values.joined().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
     }
 
     private static func folded(_ path: POSIXPath) -> String {
         path.shown.precomposedStringWithCanonicalMapping.lowercased()
     }
 
-    /// Throws if the path of the source leads to another directory now, for example because a medium was unmounted.
+    /// Throws if the path of the source now leads to another directory, for example because a volume was unmounted.
     private func requireSameSource() throws {
         guard Ancestry.identity(of: source.path) == sourceIdentity else {
             throw CommandFailure("the source disappeared meanwhile: \(arguments.source.text)", .partial)
         }
     }
 
+    /// Compares each copied file with the source.
     private func verify() throws {
         var walk = walk()
         while let entry = try nextReadable(&walk) {
@@ -318,8 +327,8 @@ extension POSIXPath {
 }
 
 extension FileRole {
-    /// Whether a mirror deletes such a file if the source does not have it. Log, lock and journal of a store stay as
-    /// long as the store does.
+    /// Whether `--delete` deletes such a file if the source does not have it. The log, lock and journal of a store are
+    /// never deleted.
     var isDeletedWhenMissing: Bool {
         switch self {
         case .content, .quarantine, .vault, .vaultKey, .entry: true
@@ -329,10 +338,11 @@ extension FileRole {
 }
 
 extension DirectoryOwner {
-    /// Whether a directory with this owner has all stores of another one, which are known.
+    /// Whether this directory has all kinds of stores that another directory has; false unless the stores of both are
+    /// known.
     func includes(_ other: DirectoryOwner) -> Bool {
         switch (self, other) {
-        case (.stores(let own), .stores(let others)): own.isSuperset(of: others)
+        case (.stores(let kinds), .stores(let others)): kinds.isSuperset(of: others)
         default: false
         }
     }
@@ -340,33 +350,36 @@ extension DirectoryOwner {
 
 /// Some files of one directory.
 struct FileGroup: Sendable {
-    /// Relative to the root; empty for the root itself.
+    /// The directory, relative to the root; empty for the root itself.
     var directory: POSIXPath
     var names: [POSIXPath] = []
 
     func path(of name: POSIXPath) -> POSIXPath { directory.isEmpty ? name : directory.appending(name) }
 }
 
-/// Makes the many files of one command durable: by one flush at the end of each file system that holds some of them,
-/// where the operating system can wait for that.
+/// Makes the many files of one command durable with one flush per file system, after the last write.
+///
+/// Used where the operating system can flush a whole file system and wait for the end (`syncfs`, Linux); elsewhere each
+/// file is flushed by itself.
 final class BulkFlush: Sendable {
     #if os(Linux)
-    /// The durability of each file.
+    /// The durability with which each file is written: none, because ``finish()`` flushes all files.
     static let durability = Durability.none
     #else
-    /// The durability of each file: no call waits until a whole file system is on the device.
+    /// The durability with which each file is written: full, because no system call flushes a whole file system and
+    /// waits.
     static let durability = Durability.full
     #endif
 
     private let fileSystem = SystemFileSystem()
-    /// An open directory of each file system, by device.
+    /// An open directory of each file system to flush, by device number.
     private let directories = Mutex<[UInt64: Descriptor]>([:])
 
     deinit {
         for directory in directories.withLock({ $0.values }) { fileSystem.discard(directory) }
     }
 
-    /// Includes the file system of an existing directory into which files are written.
+    /// Registers the file system of an existing directory for the flush.
     func include(_ directory: POSIXPath) throws(FileSystemError) {
         guard Self.durability == .none else { return }
         let device = try fileSystem.status(directory).device
@@ -376,9 +389,9 @@ final class BulkFlush: Sendable {
         }
     }
 
-    /// Waits until every file is on its device.
+    /// Flushes the registered file systems; all files are durable on return.
     ///
-    /// - Throws: `FileSystemError` if anything could not be written.
+    /// - Throws: `FileSystemError` if a flush failed; files may be lost in a power cut then.
     func finish() throws(FileSystemError) {
         #if os(Linux)
         for directory in directories.withLock({ Array($0.values) }) {

@@ -5,23 +5,23 @@ import SystemPackage
 
 /// A copy under a temporary name in the directory of its destination.
 ///
-/// The name is derived from the source's path, size and time, so that the next copy of the same source continues what
-/// an interrupted one has written, and a changed source begins anew. The file is locked: of two copies of one source to
-/// one place at the same time, the second one uses a random name.
+/// The name is derived from the path, size and modification time of the source, so that the next copy of the same
+/// source continues an interrupted one, and a copy of a changed source starts from the beginning. The file is locked:
+/// if two processes copy one source to one directory at the same time, the second one uses a random name.
 final class PartialFile {
-    /// From how many bytes on an interrupted copy is kept.
-    private static let keptSize: Int64 = 1 << 23
-    /// How much is read from a server at once.
+    /// The minimum size of the source, in bytes, for which an interrupted copy is kept.
+    private static let minimumKeptSize: Int64 = 1 << 23
+    /// The number of bytes of one read from a server.
     private static let pieceSize: Int64 = 1 << 23
 
     private let name: POSIXPath
     private let directory: Descriptor
     private let descriptor: Descriptor
-    /// Whether an earlier copy has left it.
+    /// Whether an earlier, interrupted copy left the file.
     private let isLeftover: Bool
     private let fileSystem: SystemFileSystem
 
-    /// Begins, or continues, the copy of a file.
+    /// Begins or continues the copy of a file.
     convenience init(
         of file: SourceFile, in directory: Descriptor, on fileSystem: SystemFileSystem
     ) throws(FileSystemError) {
@@ -29,7 +29,7 @@ final class PartialFile {
         try self.init(of: identity, in: directory, on: fileSystem)
     }
 
-    /// Begins, or continues, the copy of a content to a directory; `identity` tells the content from all others.
+    /// Begins or continues the copy of a file to a directory; `identity` distinguishes its content from any other.
     init(of identity: [UInt8], in directory: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
         self.directory = directory
         self.fileSystem = fileSystem
@@ -56,14 +56,17 @@ final class PartialFile {
         return POSIXPath(POSIXPath.temporaryPrefix + digest.joined())
     }
 
-    /// Whether a file with a name was made by a copy.
+    /// Whether a name has the form of the name of a partial file.
     static func isName(_ name: POSIXPath) -> Bool {
         let digest = name.bytes.dropFirst(POSIXPath.temporaryPrefix.utf8.count)
         return name.bytes.starts(with: POSIXPath.temporaryPrefix.utf8) && digest.count == 16
             && digest.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
     }
 
-    /// Creates the file, or opens what an earlier copy has left; nil if another process is writing it.
+    /// Creates the file, or opens the one that an earlier copy left.
+    ///
+    /// - Returns: The file; nil if it cannot be used: another process writes it, it belongs to another user, or it is
+    ///   not a regular file with one name.
     private static func open(
         _ name: POSIXPath, in directory: Descriptor, _ fileSystem: SystemFileSystem
     ) throws(FileSystemError) -> (Descriptor, isLeftover: Bool)? {
@@ -79,7 +82,7 @@ final class PartialFile {
                 descriptor = try fileSystem.open(
                     name, at: directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
             } catch _ {
-                return nil  // Of another user, or no file at all.
+                return nil  // It belongs to another user, or is not a regular file.
             }
         }
         do throws(FileSystemError) {
@@ -88,7 +91,7 @@ final class PartialFile {
                 try fileSystem.status(of: .descriptor(descriptor)),
                 try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
             )
-            // Another copy may have taken and renamed it before the lock; or it is of another program.
+            // Another copy may have completed and renamed the file before the lock, or it is another program's.
             if status.type == .regular, status.linkCount == 1, status.inode == named.inode {
                 return (descriptor, isLeftover)
             }
@@ -97,14 +100,14 @@ final class PartialFile {
         return nil
     }
 
-    /// Writes the content of the source, and gives the file its name.
+    /// Writes the content of the source, and renames the file to its final name.
     ///
     /// - Parameters:
     ///   - file: The source.
-    ///   - final: The name in the directory.
-    ///   - isExpected: Whether there probably is a file with that name.
-    /// - Throws: ``SourceFailure``, `FileSystemError` of the target, ``CommandFailure`` if interrupted: the part of a
-    ///   long file that was written is kept then, and the partial file removed otherwise.
+    ///   - final: The final name in the directory.
+    ///   - isExpected: Whether a file with that name probably exists.
+    /// - Throws: ``SourceFailure``, `FileSystemError` of the target, ``CommandFailure`` if interrupted. The partial
+    ///   file is removed, unless it is long and the copy was interrupted or the source became unreachable.
     func finish(_ file: SourceFile, as final: POSIXPath, isExpected: Bool) throws {
         do {
             try fill(from: file)
@@ -122,7 +125,8 @@ final class PartialFile {
     }
 
     private func removeUnlessKept(after error: any Error, sizeInBytes: Int64) {
-        let isKept = [.interrupted, .unreachable].contains(ExitStatus(of: error)) && sizeInBytes >= Self.keptSize
+        let isKept =
+            [.interrupted, .unreachable].contains(ExitStatus(of: error)) && sizeInBytes >= Self.minimumKeptSize
         guard !isKept else { return }
         // The first failure is the one to report.
         do { try fileSystem.unlink(name, at: directory) } catch _ {}
@@ -130,14 +134,14 @@ final class PartialFile {
 
     // MARK: From a server
 
-    /// Writes the content of a file on a server, compares its checksum, and gives the file its name.
+    /// Writes the content of a file on a server, compares its checksum, and renames the file to its final name.
     ///
     /// - Parameters:
     ///   - file: The source.
-    ///   - final: The name in the directory.
-    ///   - isExpected: Whether there probably is a file with that name.
-    /// - Throws: The error of the source, `FileSystemError` of the target; what was written is kept or removed as by
-    ///   ``finish(_:as:isExpected:)-(SourceFile,_,_)``.
+    ///   - final: The final name in the directory.
+    ///   - isExpected: Whether a file with that name probably exists.
+    /// - Throws: The error of the source, ``CopyDamage``, `FileSystemError` of the target. The partial file is kept or
+    ///   removed as by ``finish(_:as:isExpected:)-(SourceFile,_,_)``.
     func finish(_ file: any CopiedFile, as final: POSIXPath, isExpected: Bool) async throws {
         do {
             try await fill(from: file)
@@ -149,22 +153,23 @@ final class PartialFile {
     }
 
     private func fill(from file: any CopiedFile) async throws {
-        // Without a checksum, nothing would tell whether the beginning is that of this content.
-        if isLeftover, let expected = file.knownChecksum, try await isComplete(file, expected, from: length(for: file))
+        // Without a known checksum, the leftover cannot be verified to be the beginning of this content.
+        if isLeftover, let expected = file.knownChecksum,
+            try await write(file, from: leftoverLength(for: file), verifying: expected)
         {
             return
         }
-        guard try await isComplete(file, file.checksum(), from: 0) else { throw CopyDamage() }
+        guard try await write(file, from: 0, verifying: file.checksum()) else { throw CopyDamage() }
     }
 
-    /// The number of bytes that an earlier copy has written.
-    private func length(for file: any CopiedFile) throws(FileSystemError) -> Int64 {
+    /// The number of bytes that an earlier copy wrote, at most the size of the source.
+    private func leftoverLength(for file: any CopiedFile) throws(FileSystemError) -> Int64 {
         min(try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes, file.sizeInBytes)
     }
 
-    /// Writes the content from an offset on; returns whether the whole file then has a checksum.
-    private func isComplete(
-        _ file: any CopiedFile, _ checksum: String, from start: Int64
+    /// Writes the content from the offset `start` to the end; returns whether the whole file then has the checksum.
+    private func write(
+        _ file: any CopiedFile, from start: Int64, verifying checksum: String
     ) async throws -> Bool {
         try fileSystem.truncate(.descriptor(descriptor), to: start)
         var hash = ContentHash()
@@ -193,7 +198,7 @@ final class PartialFile {
     private func fill(from file: SourceFile) throws {
         var offset: Int64 = 0
         if isLeftover {
-            // After a power cut its end may be missing or zero.
+            // After a power cut, the end of the leftover may be missing or zero.
             offset = try file.commonLength(with: descriptor)
             try fileSystem.truncate(.descriptor(descriptor), to: offset)
         }
@@ -224,7 +229,7 @@ final class PartialFile {
     }
 }
 
-/// The content that was read from a server does not have its checksum: it was replaced, or damaged.
+/// The content that was read from a server does not match the checksum of the file: it was replaced or damaged.
 struct CopyDamage: Error, CustomStringConvertible {
     var description: String { "what was read does not have the checksum of the file" }
 }
@@ -234,13 +239,15 @@ extension FilePermissions {
     static let all = FilePermissions(rawValue: 0o777)
 }
 
-/// The file that a verb writes a content to.
+/// The file to which a command writes its output.
 enum OutputFile {
-    /// Replaces the file at `url` durably, as `replaceContents(of:with:)` does, by the parts of a content.
+    /// Replaces the content of the file at `url`, atomically and durably, as `replaceContents(of:with:)` does.
     ///
-    /// If the content ends with an error, the file is unchanged; one that is not regular may have the beginning.
+    /// A file that is not regular, such as a FIFO, is written to instead.
     ///
-    /// - Returns: The number of bytes.
+    /// - Returns: The number of bytes written.
+    /// - Throws: The error of `content`, `FileSystemError`, or ``CommandFailure`` if interrupted or if the file belongs
+    ///   to a store. The file is unchanged then; a file that is not regular may have received the first bytes.
     static func write(_ content: any AsyncSequence<Data, any Error>, to url: URL) async throws -> Int {
         let fileSystem = SystemFileSystem()
         let path = try fileSystem.followingFinalLinks(try POSIXPath(url))
@@ -275,7 +282,7 @@ enum OutputFile {
         }
     }
 
-    /// The status of a file; nil if there is none.
+    /// The status of a file; nil if the file does not exist.
     private static func status(of path: POSIXPath) throws(FileSystemError) -> FileStatus? {
         do throws(FileSystemError) {
             return try SystemFileSystem().status(path)
@@ -299,7 +306,7 @@ enum OutputFile {
         return count
     }
 
-    /// Calls `body` and closes a descriptor; an error of closing is thrown unless `body` has thrown.
+    /// Calls `body` and closes a descriptor; throws the error of `body`, or else the error of closing.
     private static func closing<Success>(
         _ descriptor: Descriptor, _ body: () async throws -> Success
     ) async throws -> Success {

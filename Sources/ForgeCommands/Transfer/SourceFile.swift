@@ -4,10 +4,11 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// A file that is copied, open for reading.
+/// A local file that is the source of a copy, open for reading.
 struct SourceFile {
-    /// The longest file that is read at once.
+    /// The maximum size in bytes of a file that ``shortContent()`` reads.
     private static let shortSize: Int64 = 1 << 16
+    /// The number of bytes of one read.
     private static let pieceSize = 1 << 18
 
     let descriptor: Descriptor
@@ -16,7 +17,9 @@ struct SourceFile {
     let path: POSIXPath
     private let fileSystem: SystemFileSystem
 
-    /// Opens a file of a directory, without following a link and without waiting for the other end of a pipe.
+    /// Opens a file in a directory, without following a link and without waiting for the writer of a FIFO.
+    ///
+    /// The caller closes `descriptor`.
     init(
         _ name: POSIXPath, in directory: Descriptor, path: POSIXPath, on fileSystem: SystemFileSystem
     ) throws(SourceFailure) {
@@ -36,7 +39,7 @@ struct SourceFile {
         self.fileSystem = fileSystem
     }
 
-    /// Opens a directory of the source, empty for the root, without following links below the root.
+    /// Opens a directory of the source without following links below its root; an empty path is the root.
     static func openDirectory(
         _ path: POSIXPath, in source: ConfinedDirectory
     ) throws(SourceFailure) -> Descriptor {
@@ -47,7 +50,7 @@ struct SourceFile {
         }
     }
 
-    /// Calls `body`, and attributes its error to this file.
+    /// Calls `body`, and converts its error to a failure of this file.
     func reading<Result>(_ body: () throws(FileSystemError) -> Result) throws(SourceFailure) -> Result {
         do {
             return try fileSystem.withPathInErrors(path, body)
@@ -67,10 +70,10 @@ struct SourceFile {
 
     // MARK: Content
 
-    /// Whether some blocks of the file are not stored.
+    /// Whether the file may be sparse: it occupies less space than its size.
     var mayHaveHoles: Bool { status.allocatedSizeInBytes < status.sizeInBytes }
 
-    /// The whole content of a short file; nil for a longer one.
+    /// The whole content of a file of at most 64 KiB; nil for a longer file.
     func shortContent() throws(SourceFailure) -> [UInt8]? {
         guard status.sizeInBytes <= Self.shortSize else { return nil }
         let bytes = try reading { () throws(FileSystemError) in
@@ -87,7 +90,7 @@ struct SourceFile {
         }
     }
 
-    /// Whether another file has the same content and the same attributes of stores.
+    /// Whether another file has the same content and the same store attributes.
     func isEqual(to other: Descriptor) throws -> Bool {
         let present = try fileSystem.status(of: .descriptor(other))
         guard present.type == .regular, present.sizeInBytes == status.sizeInBytes,
@@ -96,7 +99,8 @@ struct SourceFile {
         return try attributes() == fileSystem.fileAttributes(of: other)
     }
 
-    /// The number of bytes, from the first, that another file has too, in whole pieces unless all are equal.
+    /// The length in bytes of a common prefix of this file and another; a difference inside a piece excludes the whole
+    /// piece.
     func commonLength(with other: Descriptor) throws -> Int64 {
         var offset: Int64 = 0
         while true {
@@ -113,12 +117,14 @@ struct SourceFile {
 
     // MARK: Attributes
 
-    /// The attributes that a store has given the file.
+    /// The store attributes of the file.
     func attributes() throws(SourceFailure) -> [String: [UInt8]] {
         try reading { () throws(FileSystemError) in try fileSystem.fileAttributes(of: descriptor) }
     }
 
-    /// The same as texts, for a store.
+    /// The store attributes of the file as text; `key` is named in errors.
+    ///
+    /// - Throws: `FileStoreError` with `.undecodable` for an attribute that is not valid UTF-8.
     func attributes(named key: String) throws -> [String: String] {
         try attributes().mapValues { bytes in
             guard let text = String(validating: bytes, as: UTF8.self) else {
@@ -128,7 +134,7 @@ struct SourceFile {
         }
     }
 
-    /// Saves the file in a store.
+    /// Copies the file, with its store attributes, to a file store.
     func store(in store: DiskFileStore, as key: String) async throws {
         let attributes = try attributes(named: key)
         guard !attributes.isEmpty else {
@@ -150,7 +156,7 @@ struct SourceFile {
     }
 }
 
-/// A failure of the source: it concerns one file.
+/// A failure to read one file or directory of the source; the other files can still be copied.
 struct SourceFailure: Error, CustomStringConvertible {
     let error: FileSystemError
 
@@ -160,11 +166,11 @@ struct SourceFailure: Error, CustomStringConvertible {
     var description: String { isChange ? "changed while it was copied" : "\(error)" }
 }
 
-/// A file of one side of a copy, open for reading.
+/// A file of the source or destination of a copy with a server, open for reading.
 protocol CopiedFile: Sendable {
     var sizeInBytes: Int64 { get }
 
-    /// Differs between two contents of the same file.
+    /// A text that differs between two contents of the same file.
     var identity: String { get }
 
     /// The SHA-256 that was stored with the content, in hexadecimal digits; nil if there is none.
@@ -173,7 +179,7 @@ protocol CopiedFile: Sendable {
     /// The bytes of a range; fewer if the file has become shorter.
     func read(_ range: Range<Int64>) async throws -> Data
 
-    /// The SHA-256 of the content, which is read for it.
+    /// Reads the content, and returns its SHA-256 in hexadecimal digits.
     func checksumOfContent() async throws -> String
 
     /// Throws if the file has changed since it was opened.
@@ -181,7 +187,7 @@ protocol CopiedFile: Sendable {
 }
 
 extension CopiedFile {
-    /// The SHA-256 of the content, which is read only if no checksum was stored with it.
+    /// The SHA-256 of the content in hexadecimal digits; the content is read only if no checksum was stored with it.
     func checksum() async throws -> String {
         if let knownChecksum { return knownChecksum }
         return try await checksumOfContent()
@@ -194,7 +200,7 @@ extension CopiedFile {
     }
 }
 
-/// A SHA-256 in hexadecimal digits.
+/// Computes the SHA-256 of a content, in hexadecimal digits.
 struct ContentHash {
     private var hash = SHA256()
 
@@ -205,15 +211,15 @@ struct ContentHash {
     }
 }
 
-/// A file on this machine that is copied to a server, or compared with one there.
+/// A local file that is copied to a server, or compared with a file there.
 final class LocalCopiedFile: CopiedFile {
     private static let pieceSize: Int64 = 1 << 20
 
     let file: SourceFile
-    /// The checksum, once it is computed.
+    /// The checksum; nil before it is computed.
     private let computed = Mutex<String?>(nil)
 
-    /// Takes over the descriptor of the file.
+    /// Takes ownership of the descriptor of the file, and closes it in `deinit`.
     init(_ file: SourceFile) {
         self.file = file
     }

@@ -30,7 +30,7 @@ struct FileCommand: AsyncParsableCommand {
                 for try await part in try await files.content(of: key) { try StandardOutput.write(part) }
                 return
             }
-            // So that no temporary file stays beside the output.
+            // An interruption at any moment would leave a temporary file beside the output.
             Interruption.endInOrder()
             try await Interruption.cancelling { [key, json] in
                 let content = try await files.content(of: key)
@@ -139,14 +139,17 @@ struct FileStoreArgument: ParsableArguments {
         }
     }
 
-    /// Throws if the file at a key is one of another store in the same directory.
+    /// Throws if the file at a key belongs to another store in the same directory.
     func requireContent(at key: String) throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
         try requireNoStoreFile(at: POSIXPath(url).appending(POSIXPath(key)), key)
     }
 
-    /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`. A bucket must always
-    /// exist; a prefix without files is an empty store.
+    /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`.
+    ///
+    /// A bucket must always exist; a prefix without files is an empty store.
+    ///
+    /// - Throws: ``CommandFailure`` if the store does not exist.
     func open(mustExist: Bool) throws -> any CommandFileStore {
         if let server = try StoreURL.parsed(path) { return try server.openFileStore() }
         let url = try self.url

@@ -10,8 +10,8 @@ struct ServeCommand: AsyncParsableCommand {
         abstract: "Show every store below a directory in a browser, live.",
         discussion: """
             Prints the URL of a page on this machine and serves it until it is interrupted. The URL contains a random \
-            token, without which every request for data is refused. Stores are read without a lock while other processes use them. \
-            Secrets stay sealed; the page lists their names if you give the key of their vault and unlock it there.
+            token, without which every request for data is refused. Stores are read without a lock while other processes \
+            use them. Secrets stay sealed; the page lists their names if you give the key of their vault and unlock it there.
 
             Edits need --write. They are applied together, only if the values have not changed since, and not to a store \
             that another process has opened for itself.
