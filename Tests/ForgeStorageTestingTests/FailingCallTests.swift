@@ -246,7 +246,7 @@ struct FailingCallTests {
         }
         #expect(failures?.count == 1)
         let problem = try #require(failures?.failures.first?.problem)
-        #expect(problem.hasPrefix("the body retries without an end: after 2020 calls, where 1 suffice"))
+        #expect(problem.hasPrefix("the body retries endlessly: after 2020 calls, where 1 suffice"))
         #expect(problem.contains("it called status /f"))
     }
 

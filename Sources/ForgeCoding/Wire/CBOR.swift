@@ -165,10 +165,10 @@ enum WireFailure: Error {
         case .trailing(let offset): "the value ends at byte \(offset), but the bytes do not"
         case .tooDeep: "nested deeper than the maximum depth"
         case .outOfRange(let offset): "the number at byte \(offset) does not fit into the type"
-        case .invalidContent(let offset): "the content at byte \(offset) is not what its type requires"
+        case .invalidContent(let offset): "the content at byte \(offset) does not match its tag"
         case .null: "found null"
         case .missing: "no value"
-        case .unknownType: "the type reads itself"
+        case .unknownType: "the type decodes itself"
         case .mismatch(let found): "found \(found)"
         }
     }

@@ -60,10 +60,10 @@ final class Progress: Sendable {
         state = Mutex(State(lastShown: start))
     }
 
-    /// Creates a progress display on standard error; JSON lines go to standard output unless `toErrors` is true.
-    convenience init(_ noun: String, _ style: Style, toErrors: Bool = false) {
+    /// Creates a progress display on standard error; JSON lines go to standard output unless `usesStandardError` is true.
+    convenience init(_ noun: String, _ style: Style, usesStandardError: Bool = false) {
         self.init(noun, style, start: .now) { (text) throws(CommandFailure) in
-            guard style == .jsonLines, !toErrors else { return StandardError.write(text) }
+            guard style == .jsonLines, !usesStandardError else { return StandardError.write(text) }
             try StandardOutput.write(Data(text.utf8))
         }
     }

@@ -162,7 +162,7 @@ extension FileDescriptor {
     }
 }
 
-/// The reaction to control-C: the process ends at once, or, after ``endInOrder()``, at the next ``check()`` of the
+/// The reaction to control-C: the process ends at once, or, after ``deferInterruption()``, at the next ``check()`` of the
 /// command.
 public enum Interruption {
     /// Whether the next control-C only requests the end.
@@ -203,7 +203,7 @@ public enum Interruption {
     }
 
     /// Makes the first control-C only request the end; from now on the command calls ``check()`` often.
-    static func endInOrder() {
+    static func deferInterruption() {
         isAwaited.store(true, ordering: .relaxed)
     }
 

@@ -48,7 +48,7 @@ final class TransferLog: Sendable {
         self.isOutputTaken = isOutputTaken
         let json = arguments.output.json
         let noun = arguments.source.scheme.isKeyValue ? "keys" : "files"
-        progress = Progress(noun, .current(json: json), toErrors: isOutputTaken)
+        progress = Progress(noun, .current(json: json), usesStandardError: isOutputTaken)
     }
 
     /// Whether an item has failed.

@@ -171,8 +171,8 @@ struct StoreURL: Hashable, Sendable {
     private static func credentials(_ scheme: Scheme) -> ValidationError {
         let place =
             scheme == .s3
-            ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, have them"
-            : "ETCDCTL_USER and ETCDCTL_PASSWORD have them"
+            ? "set them with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or with a profile"
+            : "set them with ETCDCTL_USER and ETCDCTL_PASSWORD"
         return ValidationError(
             "A URL must not contain a user or password, which other processes could read: \(place)")
     }

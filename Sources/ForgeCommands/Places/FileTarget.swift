@@ -211,7 +211,7 @@ extension StoreWalk {
         guard isStore else { return type == .regular ? .copied : .skipped(type.text) }
         switch try role(of: entry) {
         case .marker, .bookkeeping, .temporary, .log: return .omitted
-        case .moved: return .skipped("a move into the store that goes on or was interrupted")
+        case .moved: return .skipped("a move into the store that is in progress or was interrupted")
         case .special(.directory): return .skipped("the root of another store: \(entry.scope.owner.text ?? "")")
         case .special(let type): return .skipped(type.text)
         case .content, .vault, .vaultKey, .entry, .quarantine: break

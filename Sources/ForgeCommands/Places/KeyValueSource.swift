@@ -44,7 +44,7 @@ enum KeyValueSource {
                 try await body((key, .success(entry.bytes)))
             } foreign: { key in
                 try await body(
-                    (key.description, .failure(CommandFailure("no name of a store: not UTF-8, or too long"))))
+                    (key.description, .failure(CommandFailure("not a valid key: not UTF-8, or too long"))))
             }
         case .lines(let home):
             let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
@@ -288,7 +288,7 @@ enum KeyValueLine {
         var version: UInt32 = 1
         if let given {
             guard case .integer(let number) = given, let exact = UInt32(exactly: number) else {
-                throw CommandFailure("\"\(name)\" is not a number of 32 bits")
+                throw CommandFailure("\"\(name)\" is not a 32-bit unsigned integer")
             }
             version = exact
         }

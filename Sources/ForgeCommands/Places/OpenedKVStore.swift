@@ -108,7 +108,7 @@ struct KVStoreArgument: ParsableArguments {
                     return "\(path.shown) is in a store that this version does not know"
                 }
                 guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
-                return "\(path.shown) is no key-value store: its file log is another program's"
+                return "\(path.shown) is not a key-value store: its file log belongs to another program"
             }
         } catch {
             guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }

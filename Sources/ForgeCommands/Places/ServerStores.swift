@@ -39,7 +39,7 @@ struct ServerEnvironment: Sendable {
         if let password = self["ETCDCTL_PASSWORD"] { return (user, password) }
         let parts = user.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2 else {
-            throw CommandFailure("ETCDCTL_USER has a user, but ETCDCTL_PASSWORD has no password", .usage)
+            throw CommandFailure("ETCDCTL_USER is set without a password; set ETCDCTL_PASSWORD too", .usage)
         }
         return (String(parts[0]), String(parts[1]))
     }

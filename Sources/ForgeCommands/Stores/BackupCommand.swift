@@ -8,7 +8,7 @@ struct BackupCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup", abstract: "Copy all stores below a directory while apps write to them.",
         discussion: """
-            A key-value store is saved in a state that it had; its log in the backup has no outdated records. Each other \
+            A key-value store is saved in one consistent state; its log in the backup has no outdated records. Each other \
             file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Files that \
             only running processes of a store need (journals, temporary files that it has recorded) are left out. Links, \
             pipes, sockets and devices are listed and left out.
@@ -38,7 +38,7 @@ struct BackupCommand: ParsableCommand {
         let (from, to) = (URL(fileURLWithPath: directory), URL(fileURLWithPath: destination))
         try requireStore("directory", at: from, isDirectory: true)
         guard try !Ancestry(of: POSIXPath(from)).contains(Ancestry(of: POSIXPath(to))) else { throw overlap }
-        Interruption.endInOrder()
+        Interruption.deferInterruption()
         let report = BackupReport("saved", json: output.json)
         defer { report.progress.finish() }
         let staged = try StagedDirectory(for: try POSIXPath(to))

@@ -19,7 +19,7 @@ struct CheckCommand: ParsableCommand {
             Long paths are shortened, except with --json, which prints a finding per line and at the end a summary. A \
             directory whose path is too long for the system is reported and not entered.
 
-            Exit status: 0 if nothing is damaged, 1 if something is or if none of the given keys opens a vault, 4 if there \
+            Exit status: 0 if nothing is damaged, 1 if something is damaged, or if none of the given keys opens a vault, 4 if there \
             is no store, 64 for a usage error.
             """)
 
@@ -132,7 +132,7 @@ struct StoreFinding: Encodable, Equatable {
 }
 
 /// Finds the origin of a temporary file in the records of the stores in its parent directories.
-struct TemporaryFileFinding {
+struct TemporaryFileLookup {
     private let fileSystem: SystemFileSystem
 
     init(on fileSystem: SystemFileSystem) {
@@ -156,9 +156,9 @@ struct TemporaryFileFinding {
         case .orphaned: "orphaned: its process has ended; the next process that writes to the store removes it"
         case .unrecorded: "orphaned: its process has ended and no record says where it is; no store removes it"
         case nil where FileKVStore.isTemporary(name) || VaultCrypt.isTemporary(name):
-            "of a write that goes on or was interrupted; the next opening or change of the store removes it"
+            "of a write that is in progress or was interrupted; the next opening or change of the store removes it"
         case nil where name.isMovedFile:
-            "of a move into the store that goes on or was interrupted; no store removes it, it may be the only copy"
+            "of a move into the store that is in progress or was interrupted; no store removes it, it may be the only copy"
         case nil: "no store below the checked directory has recorded it; no store removes it"
         }
     }

@@ -9,7 +9,7 @@ struct DiskUsageCommand: ParsableCommand {
         commandName: "du", abstract: "Print the sizes of the stores below a directory.",
         discussion: """
             Bytes are the lengths of the files, including those that only running processes need; space is what they \
-            occupy on the device. A directory without a store counts to the store above it, or to the whole. Links are \
+            occupy on the device. A directory without a store counts as part of the store above it, or of the given directory. Links are \
             not followed. Directories that cannot be read are listed, and the exit status is 2.
             """)
 

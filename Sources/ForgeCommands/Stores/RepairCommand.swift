@@ -19,7 +19,7 @@ struct RepairCommand: ParsableCommand {
             So is everything that an app has stored in a file store, and a log or vault in a directory that no store has \
             marked; a log there is repaired if its directory itself is given.
 
-            Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps before: a \
+            Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps first: a \
             key-value store that is in use is left as it is.
 
             Exit status: 0 if nothing is damaged any more, 2 if some damage could not be repaired, 5 if all of it is in \
@@ -52,7 +52,7 @@ struct RepairCommand: ParsableCommand {
     func run() throws {
         let findings = try stores.findings(json: output.json)
         let repair = StoreRepair(
-            root: try POSIXPath(URL(fileURLWithPath: stores.directory)), isRehearsal: dryRun)
+            root: try POSIXPath(URL(fileURLWithPath: stores.directory)), isDryRun: dryRun)
         var failures: [ExitStatus] = []
         let damaged = findings.filter { $0.state == .damaged }
         for finding in damaged {
@@ -106,15 +106,15 @@ struct StoreRepair {
 
     let root: POSIXPath
     /// Whether repairs are only reported, with nothing changed (`--dry-run`).
-    let isRehearsal: Bool
+    let isDryRun: Bool
     private let fileSystem = SystemFileSystem()
 
     /// The name of the directory, beside a file, to which the file is moved.
     private static let quarantine: POSIXPath = "quarantine"
 
-    init(root: POSIXPath, isRehearsal: Bool) {
+    init(root: POSIXPath, isDryRun: Bool) {
         self.root = root
-        self.isRehearsal = isRehearsal
+        self.isDryRun = isDryRun
     }
 
     /// Repairs the file or store of a finding.
@@ -130,8 +130,8 @@ struct StoreRepair {
         case .log where finding.isMarked || finding.location == FileKVStore.logName:
             return try repairStore(path.splitLast().parent, finding)
         case .vaultKey where try isExposed(path):
-            if !isRehearsal { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
-            return Outcome(action: "repair", details: ["other users could read it; now they cannot"])
+            if !isDryRun { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
+            return Outcome(action: "repair", details: ["readable by other users; mode 0600"])
         case .vault where finding.isMarked && finding.hasWrongContent,
             .vaultKey where finding.isMarked && finding.hasWrongContent,
             .entry where finding.isMarked && finding.hasWrongContent:
@@ -145,7 +145,7 @@ struct StoreRepair {
 
     /// Opens the store, which sets unreadable bytes aside, and verifies that its log is intact afterwards.
     private func repairStore(_ directory: POSIXPath, _ finding: StoreFinding) throws -> Outcome {
-        guard !isRehearsal else { return Outcome(action: "repair", details: finding.details) }
+        guard !isDryRun else { return Outcome(action: "repair", details: finding.details) }
         let (store, damage) = try KVStoreArgument.open(URL(directory), .readWrite)
         try store.close()
         guard let inspection = try KVInspection(of: URL(directory)), inspection.problems.isEmpty else {
@@ -160,7 +160,7 @@ struct StoreRepair {
         let directory = parent.appending(Self.quarantine)
         // A check recognises data that was set aside by this prefix.
         let base = Array("quarantine-".utf8) + name.bytes
-        guard !isRehearsal else {
+        guard !isDryRun else {
             return Outcome(
                 action: "set-aside", destination: directory.appending(POSIXPath(base)).shown, details: finding.details)
         }

@@ -33,7 +33,7 @@ struct RestoreCommand: ParsableCommand {
     func run() throws {
         let url = URL(fileURLWithPath: backup)
         try requireStore("backup", at: url, isDirectory: true)
-        Interruption.endInOrder()
+        Interruption.deferInterruption()
         let report = BackupReport(dryRun ? "verified" : "restored", json: output.json)
         defer { report.progress.finish() }
         let source = try POSIXPath(url)
@@ -99,7 +99,7 @@ struct RestoreCommand: ParsableCommand {
     /// Throws unless a content has the size and checksum of the manifest.
     private static func require(_ content: HashedCopy.Content, as file: BackupManifest.File) throws {
         guard content == HashedCopy.Content(bytes: file.bytes, sha256: file.sha256) else {
-            throw CommandFailure("\(file.path) in the backup is altered or damaged; nothing was restored")
+            throw CommandFailure("\(file.path) in the backup is altered or damaged; nothing is restored")
         }
     }
 }

@@ -83,7 +83,7 @@ struct StoreChecker {
                 finding.kind = type.text
                 finding.state = .skipped
             case .temporary where entry.status.type == .directory:
-                let temporary = TemporaryFileFinding(on: fileSystem)
+                let temporary = TemporaryFileLookup(on: fileSystem)
                 finding.kind = "temporary directory"
                 finding.state = .skipped
                 finding.details = [temporary.details(of: name, try temporary.origin(of: path, below: top))]
@@ -123,7 +123,7 @@ struct StoreChecker {
         _ place: Place, _ name: POSIXPath, below top: POSIXPath, _ finding: inout StoreFinding
     ) throws(FileSystemError) {
         finding.kind = "temporary file"
-        let temporary = TemporaryFileFinding(on: fileSystem)
+        let temporary = TemporaryFileLookup(on: fileSystem)
         let origin = try temporary.origin(of: place.path, below: top)
         finding.details = [temporary.details(of: name, origin)]
         try readToEnd(place.path, &finding)

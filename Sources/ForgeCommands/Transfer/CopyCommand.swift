@@ -94,7 +94,7 @@ struct TransferArguments: ParsableArguments {
     /// - Throws: ``CommandFailure``: the status is `partial` if some items were not copied.
     func transfer() async throws {
         // A wait for standard input could not be ended, and a dry run has nothing to tidy up.
-        if !dryRun, !source.isStandardStream { Interruption.endInOrder() }
+        if !dryRun, !source.isStandardStream { Interruption.deferInterruption() }
         try requireSource()
         let log = TransferLog(self)
         do {

@@ -47,7 +47,7 @@ struct FileTransfer {
         }
         // Before any deletion: on file systems that fold case the file may be one that was just copied.
         if !arguments.dryRun { try target.finish() }
-        if arguments.delete { try await deleteOthers() }
+        if arguments.delete { try await deleteExtraneous() }
         guard !arguments.dryRun else { return }
         try target.finish()
         if arguments.verify { try verify() }
@@ -186,25 +186,25 @@ struct FileTransfer {
     /// Deletes extraneous files, which the source does not have.
     ///
     /// - Throws: ``CommandFailure``, with nothing deleted, if there are more than `--max-delete`.
-    private func deleteOthers() async throws {
+    private func deleteExtraneous() async throws {
         try log.requireCompleteSource()
         var count = 0
         var keptStores: [POSIXPath] = []
-        try forEachOther { _ in
+        try forEachExtraneous { _ in
             count += 1
         } kept: {
             keptStores.append($0)
         }
         guard count <= arguments.maxDelete else {
             throw CommandFailure(
-                "nothing was deleted: \(counted(count, "file")) would be, more than --max-delete \(arguments.maxDelete)",
+                "nothing was deleted: \(counted(count, "file")) would be deleted, more than --max-delete \(arguments.maxDelete)",
                 .partial)
         }
         for store in keptStores {
             try log.record(.skip, store.shown, reason: "a store that the source does not have is kept whole")
         }
         var others: [POSIXPath] = []
-        try forEachOther {
+        try forEachExtraneous {
             others.append($0)
         } kept: { _ in
         }
@@ -222,7 +222,7 @@ struct FileTransfer {
 
     /// Calls `other` with each extraneous file, and `kept` once with the root of each store of the destination that the
     /// source does not have, whose files are kept.
-    private func forEachOther(_ other: (POSIXPath) -> Void, kept: (POSIXPath) -> Void) throws {
+    private func forEachExtraneous(_ other: (POSIXPath) -> Void, kept: (POSIXPath) -> Void) throws {
         var mirrored: [POSIXPath: Bool] = [:]
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
         var walk = StoreWalk(try ConfinedDirectory(target.root), except: sourceIdentity)

@@ -73,7 +73,7 @@ struct KeyValueTransfer {
     private func rehearse(_ source: KeyValueSource) async throws -> Names {
         let present = try openPresent()
         let names = try await copy(source, to: present, limit: .max) { _ in }
-        if let present, arguments.delete { try await deleteOthers(than: names, in: present) }
+        if let present, arguments.delete { try await deleteExtraneous(than: names, in: present) }
         return names
     }
 
@@ -101,7 +101,7 @@ struct KeyValueTransfer {
         do {
             names = try await copy(source, to: store, limit: store.maximumBatchSize()) { try await store.commit($0) }
             try store.finish()
-            if arguments.delete { try await deleteOthers(than: names, in: store) }
+            if arguments.delete { try await deleteExtraneous(than: names, in: store) }
         } catch {
             // The first error is the one to report.
             do { try store.close() } catch _ {}
@@ -217,12 +217,12 @@ struct KeyValueTransfer {
 
     // MARK: Afterwards
 
-    private func deleteOthers(than names: Names, in store: OpenedKVStore) async throws {
+    private func deleteExtraneous(than names: Names, in store: OpenedKVStore) async throws {
         try log.requireCompleteSource()
         let others = try await store.names().filter { names[KeyName($0)] == nil }
         guard others.count <= arguments.maxDelete else {
             throw CommandFailure(
-                "nothing was deleted: \(counted(others.count, "key")) would be, more than --max-delete "
+                "nothing was deleted: \(counted(others.count, "key")) would be deleted, more than --max-delete "
                     + "\(arguments.maxDelete)", .partial)
         }
         let limit = try await store.maximumBatchSize()

@@ -231,7 +231,7 @@ final class PartialFile {
 
 /// The content that was read from a server does not match the checksum of the file: it was replaced or damaged.
 struct CopyDamage: Error, CustomStringConvertible {
-    var description: String { "what was read does not have the checksum of the file" }
+    var description: String { "the content that was read does not match the checksum of the file" }
 }
 
 extension FilePermissions {

@@ -50,7 +50,7 @@ struct ServerFileTransfer {
         try await forEach(files, copy)
         // Before any deletion: on file systems that fold case the file may be one that was just copied.
         if !arguments.dryRun { try target.finish() }
-        if arguments.delete { try await deleteOthers(than: files) }
+        if arguments.delete { try await deleteExtraneous(than: files) }
         guard !arguments.dryRun else { return }
         try target.finish()
         if arguments.verify { try await forEach(files, verify) }
@@ -104,14 +104,14 @@ struct ServerFileTransfer {
     // MARK: Deleting
 
     /// Deletes what the source does not have, unless it is too much.
-    private func deleteOthers(than files: [FilePlaceEntry]) async throws {
+    private func deleteExtraneous(than files: [FilePlaceEntry]) async throws {
         try log.requireCompleteSource()
         let known = Set(files.map { POSIXPath($0.key) })
         let others = removingOtherSpellings(
             try await target.files(nil).map(\.key).filter { !known.contains(POSIXPath($0)) }, of: files)
         guard others.count <= arguments.maxDelete else {
             throw CommandFailure(
-                "nothing was deleted: \(counted(others.count, "file")) would be, more than --max-delete "
+                "nothing was deleted: \(counted(others.count, "file")) would be deleted, more than --max-delete "
                     + "\(arguments.maxDelete)", .partial)
         }
         for key in others {

@@ -15,7 +15,7 @@ struct FileCommand: AsyncParsableCommand {
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
         @Option(name: .shortAndLong, help: "Where to write it instead of standard output.") var output: String?
-        @Flag(help: "Print JSON about it, which needs --output; errors too.") var json = false
+        @Flag(help: "Print the result and errors as JSON; requires --output.") var json = false
 
         func validate() throws {
             try requirePath(output, of: "output")
@@ -31,7 +31,7 @@ struct FileCommand: AsyncParsableCommand {
                 return
             }
             // An interruption at any moment would leave a temporary file beside the output.
-            Interruption.endInOrder()
+            Interruption.deferInterruption()
             try await Interruption.cancelling { [key, json] in
                 let content = try await files.content(of: key)
                 let count = try await OutputFile.write(content, to: URL(fileURLWithPath: output))
@@ -59,7 +59,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: false)
-            try store.requireContent(at: key)
+            try store.requireNoOtherStoreFile(at: key)
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
@@ -112,11 +112,11 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: true)
-            try store.requireContent(at: key)
+            try store.requireNoOtherStoreFile(at: key)
             do {
                 try await recursive ? files.deleteDirectory(key) : files.delete(key)
             } catch let error as FileStoreError where error.code == .isDirectory {
-                throw CommandFailure("\(error); --recursive removes a directory and all it holds")
+                throw CommandFailure("\(error); --recursive removes a directory with its content")
             }
             if output.json { try StandardOutput.print(line: ActionLine(action: "remove", key: key)) }
         }
@@ -140,7 +140,7 @@ struct FileStoreArgument: ParsableArguments {
     }
 
     /// Throws if the file at a key belongs to another store in the same directory.
-    func requireContent(at key: String) throws {
+    func requireNoOtherStoreFile(at key: String) throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
         try requireNoStoreFile(at: POSIXPath(url).appending(POSIXPath(key)), key)
     }

@@ -23,7 +23,7 @@ extension ConformanceChecks {
                 try expect(!FileManager.default.fileExists(atPath: source.path), "the source should be gone")
             }
         },
-        FileStoreCheck("copy and move replace a file unless they may not") { store in
+        FileStoreCheck("copy and move replace a file unless overwriting is forbidden") { store in
             try await store.save(Data("old".utf8), to: "file")
             try await withSource(Data("new".utf8)) { source in
                 try await expectCode(.alreadyExists, "copy without overwriting") {
@@ -41,7 +41,7 @@ extension ConformanceChecks {
                 try expectEqual(try await store.load("file"), Data("new".utf8), "content after a move")
             }
         },
-        FileStoreCheck("a source that is missing, a directory or not a path is refused, and nothing is stored") {
+        FileStoreCheck("a source that is missing, a directory or not a file URL is refused, and nothing is stored") {
             store in
             try await withSource(Data("x".utf8)) { source in
                 let missing = source.appendingPathComponent("no")
@@ -76,7 +76,7 @@ extension ConformanceChecks {
         FileStoreCheck("a URL names the file", needs: [.fileURLs]) { store in
             try await store.save(Data("hello".utf8), to: "a dir/100%~.txt")
             let url = try await store.url(for: "a dir/100%~.txt")
-            try expect(url.isFileURL, "it should be a file's")
+            try expect(url.isFileURL, "url(for:) is not a file URL")
             try expectEqual(url.lastPathComponent, "100%~.txt", "name")
         },
     ]
@@ -178,7 +178,7 @@ extension ConformanceChecks {
 }
 
 extension ConformanceChecks {
-    static let fileExchangedSources: [FileStoreCheck] = [
+    static let sourcesReplacedDuringMove: [FileStoreCheck] = [
         FileStoreCheck("a source that another program exchanges for a link during a move is moved or refused") {
             store in
             for round in 0..<12 {
@@ -250,7 +250,7 @@ extension ConformanceChecks {
                 try expect(try await store.load("d/f") == content, "the stored file should stay")
             }
         },
-        Check("an export replaces a file only if it may") { store in
+        Check("an export replaces a file only if overwriting is permitted") { store in
             try await store.save(Data("new".utf8), to: "f")
             try await withDestination { destination in
                 try Data("old".utf8).write(to: destination)

@@ -8,7 +8,7 @@ extension ConformanceChecks {
     /// The checks for copying and moving create their source files in the temporary directory and remove them.
     public static let fileStore: [ConformanceCheck<any FileStoring>] =
         fileSaving + fileMetadata + fileListing + fileDeleting + fileKeys + fileValues + fileSources
-        + fileExchangedSources + fileConcurrency
+        + sourcesReplacedDuringMove + fileConcurrency
 }
 
 /// A check of a file store.

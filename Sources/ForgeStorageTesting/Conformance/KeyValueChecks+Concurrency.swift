@@ -259,21 +259,6 @@ extension ConformanceChecks {
                 }
             }
         },
-        ConformanceCheck("the revision of a key never falls beside writers of the key") { store in
-            let name = "written"
-            let last = Mutex<UInt64>(0)
-            try await overlapping(writers: 2, readers: 1, overlaps: 24) { writer, _ in
-                try store.setRawValue([UInt8(writer)], named: name)
-            } read: { _ in
-                let found = try store.entry(named: name)?.revision ?? 0
-                let before = last.withLock { last in
-                    defer { last = found }
-                    return last
-                }
-                try expect(
-                    found >= before, "entry(named: written) beside setRawValue: revision \(found) after \(before)")
-            }
-        },
         ConformanceCheck("canonically equivalent names in one batch are different names") { store in
             let (composed, decomposed) = ("\u{E9}", "e\u{301}")
             try store.batch { batch in

@@ -278,7 +278,7 @@ struct FailingCallTally {
             if let endless = fileSystem.plan.endlessCall {
                 fail(
                     call,
-                    "the body retries without an end: after \(fileSystem.plan.callLimit ?? 0) calls, where \(report.callCount) "
+                    "the body retries endlessly: after \(fileSystem.plan.callLimit ?? 0) calls, where \(report.callCount) "
                         + "suffice without the fault, it called \(endless); then the fault was lifted", fileSystem)
             }
         } else {

@@ -18,7 +18,7 @@ public import SystemPackage
 /// Further runs shorten a transfer, fill the device, or fail a flush (``FailingCall/Condition``).
 ///
 /// The first run has no failures; it counts the calls, must not throw, and is verified too. Each run has a new file
-/// system. Descriptors still open after `body` count as leaks. A body that retries without an end is reported: after
+/// system. Descriptors still open after `body` count as leaks. A body that retries endlessly is reported: after
 /// many more calls than it needs, the fault is lifted.
 ///
 /// - Parameters:

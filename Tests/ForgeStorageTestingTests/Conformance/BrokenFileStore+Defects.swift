@@ -59,8 +59,9 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case losesNumbers = "a value that JSON cannot represent is not stored"
     case cutsCopies = "a copied file is stored byte for byte, and its source stays"
     case leavesSources = "a moved file is stored byte for byte, and its source is gone"
-    case copiesOverEverything = "copy and move replace a file unless they may not"
-    case storesMissingSources = "a source that is missing, a directory or not a path is refused, and nothing is stored"
+    case copiesOverEverything = "copy and move replace a file unless overwriting is forbidden"
+    case storesMissingSources =
+        "a source that is missing, a directory or not a file URL is refused, and nothing is stored"
     case movesLinks = "copy follows a link to a file, move refuses it"
     case movesExchanged = "a source that another program exchanges for a link during a move is moved or refused"
     case encodesTwice = "a URL names the file"

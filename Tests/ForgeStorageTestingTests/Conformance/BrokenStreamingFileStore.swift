@@ -7,7 +7,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     /// The raw value is the description of the check that detects the defect.
     enum Defect: String, CaseIterable {
         case cutsExports = "an exported file is written byte for byte, and the stored one stays"
-        case exportsOverEverything = "an export replaces a file only if it may"
+        case exportsOverEverything = "an export replaces a file only if overwriting is permitted"
         case followsLinks = "an export replaces a link and does not follow it"
         case leavesRemains = "an export that is refused says why and leaves nothing behind"
         case reportsNoBytes = "the progress of a copy and of an export ends with the size in bytes"

@@ -1,8 +1,6 @@
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
-import Synchronization
-import TestDepth
 import Testing
 
 @Suite("The checks of what threads see of each other")
@@ -29,7 +27,6 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case cachesValues = "a thread that has read a key sees what another one writes"
         case cachesEntries = "a thread that has read an entry sees what another one writes"
         case changesOneByOne = "a reader of one key after another sees a whole batch or nothing of it"
-        case numbersBeforeItLocks = "the revision of a key never falls beside writers of the key"
         case comparesCharactersInBatches = "canonically equivalent names in one batch are different names"
         case comparesTheEndsOfNames = "long names that differ in one byte are different keys"
         case migratesUnderLock = "a migration of a key may read the store"
@@ -38,8 +35,6 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     let base = InMemoryKVStore()
     private let defect: Defect
     private let lock = NSLock()
-    private let numbers = Atomic<UInt64>(0)
-    private let numbered = Mutex<KVEntry?>(nil)
 
     init(_ defect: Defect) { self.defect = defect }
 
@@ -72,7 +67,6 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     func entry(named name: String) throws -> KVEntry? {
         switch defect {
         case .cachesEntries where name == "a": return try cached("entry \(name)") { try base.entry(named: name) }
-        case .numbersBeforeItLocks where name == "written": return numbered.withLock(\.self)
         default: return try base.entry(named: name)
         }
     }
@@ -87,11 +81,6 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     func set<T>(_ key: KVKey<T>, value: T) throws { try write(key.name) { try base.set(mapped(key), value: value) } }
 
     func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        if defect == .numbersBeforeItLocks, name == "written" {
-            let revision = numbers.add(1, ordering: .relaxed).newValue
-            passTime()
-            return numbered.withLock { $0 = KVEntry(bytes: bytes, revision: revision) }
-        }
         try write(name) { try base.setRawValue(bytes, named: name) }
     }
 
