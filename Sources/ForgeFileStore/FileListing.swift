@@ -25,6 +25,19 @@ public struct FileListingOptions: Hashable, Sendable {
         self.prefix = prefix
         self.after = after
     }
+
+    public static func == (first: FileListingOptions, second: FileListingOptions) -> Bool {
+        first.recursive == second.recursive && first.sorted == second.sorted
+            && first.prefix.hasSameBytes(as: second.prefix)
+            && first.after.map { Array($0.utf8) } == second.after.map { Array($0.utf8) }
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(recursive)
+        hasher.combine(sorted)
+        hasher.combine(Array(prefix.utf8))
+        hasher.combine(after.map { Array($0.utf8) })
+    }
 }
 
 /// The files and directories of a store as a sequence, read in pages as the loop asks for them.

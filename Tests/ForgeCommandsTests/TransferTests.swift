@@ -249,6 +249,13 @@ struct TransferTests {
         #expect(try KeyValueLine.decode(line).bytes == bytes)
     }
 
+    @Test("a line with other members is refused, since it may be an object of names and values")
+    func otherMembers() {
+        for line in [#"{"key":"k","value":"v","other":3}"#, #"{"other":3,"key":"k","value":1}"#] {
+            #expect(throws: CommandFailure.self) { try KeyValueLine.decode(line) }
+        }
+    }
+
     @Test("a file of lines is written by one process at a time, and has nothing of what a killed one has left")
     func linesTarget() throws {
         try fillStore()

@@ -223,4 +223,24 @@ struct NestedStoreTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("app/kv").path).count == 3)
         #expect(try await store.load("docs/a") == Data("ours".utf8))
     }
+
+    @Test("no store is created in a directory with files of another one, whose files it would hide")
+    func hiddenFiles() async throws {
+        let directory = try TemporaryDirectory()
+        let options = FileStoreOptions(durability: .none)
+        let store = DiskFileStore(root: directory.url("app"), options: options)
+        try await store.save(Data("ours".utf8), to: "docs/notes/a")
+        try await store.createDirectory("empty")
+        for place in ["app/docs", "app/docs/notes"] {
+            let inner = DiskFileStore(root: directory.url(place), options: options)
+            await #expect(
+                performing: { try await inner.save(Data("x".utf8), to: "c") },
+                throws: hasCode(FileStoreError.Code.unsafe(.anotherStore)))
+            #expect(try await store.load("docs/notes/a") == Data("ours".utf8))
+        }
+        #expect(try await store.list(recursive: true).filter { $0.kind == .file }.map(\.key) == ["docs/notes/a"])
+        // A store may be created in an empty directory, or in one that the app has created for it.
+        try await DiskFileStore(root: directory.url("app/empty"), options: options).save(Data("x".utf8), to: "c")
+        try await DiskFileStore(root: directory.url("app/new"), options: options).save(Data("x".utf8), to: "c")
+    }
 }

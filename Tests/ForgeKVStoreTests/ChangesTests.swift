@@ -85,6 +85,12 @@ struct ChangesTests {
 
     @Test("that names of equal characters have are different")
     func names() {
+        let names = ["\u{E9}", "e\u{301}"]
+        #expect(Set(names.map { KVStoreCall(.set, [$0]) }).count == 2)
+        #expect(Set(names.map { AsyncKVPage(names: [$0], hasMore: false) }).count == 2)
+        #expect(Set(names.map { KVKeyProblem.tooLong(name: $0) }).count == 2)
+        #expect(Set(names.map { KVKeyProblem.similar(names: [$0]) }).count == 2)
+        #expect(Set(names.flatMap { KVKeyCatalog(KVKey<Int>($0)).entries }).count == 2)
         let composed = KVChange.changed(name: "\u{E9}", entry: nil, revision: nil)
         #expect(composed != .changed(name: "e\u{301}", entry: nil, revision: nil))
         #expect(composed == .changed(name: "\u{E9}", entry: nil, revision: nil))

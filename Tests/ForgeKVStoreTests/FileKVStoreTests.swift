@@ -21,6 +21,25 @@ import Testing
         }
     }
 
+    @Test(
+        "a store is not created in the directory of a file store or a cache",
+        arguments: [StoreKind.files, .values, .images, .cache])
+    func directoryOfFiles(_ kind: StoreKind) throws {
+        let directory = TemporaryDirectory()
+        try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+        let system = SystemFileSystem()
+        let root = try system.open(POSIXPath(directory.url), .readOnly, options: [.directory], permissions: [])
+        defer { system.discard(root) }
+        try system.mark(root, as: kind, temporary: "#tmp-mark")
+        for sharing in [FileKVStore.Sharing.exclusive, .shared] {
+            var options = FileKVStore.Options()
+            options.sharing = sharing
+            let error = #expect(throws: KVStoreError.self) { try FileKVStore(at: directory.url, options: options) }
+            #expect((error?.underlying as? FileSystemError)?.errno == .resourceBusy)
+        }
+        #expect(try system.entries(of: root).map(\.name) == [kind.markerName])
+    }
+
     @Test("two objects for one directory are one store, even by different paths")
     func sharing() throws {
         let directory = TemporaryDirectory()

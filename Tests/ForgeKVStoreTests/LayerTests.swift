@@ -119,6 +119,22 @@ struct LayerTests {
         #expect(try store.createIfAbsent(KVKey<Int>("b"), value: 1))
     }
 
+    @Test("a default of an inner layer of defaults can be changed atomically too")
+    func innerDefaults() throws {
+        let behind = InMemoryKVStore()
+        try behind.set(key, value: 7)
+        let inner = NamespacedKVStore(
+            FallbackKVStore(base, defaults: NamespacedKVStore(behind, namespace: "")), namespace: "n")
+        try behind.set(KVKey<Int>("/n/a"), value: 7)
+        let store = FallbackKVStore(inner, defaults: InMemoryKVStore())
+        #expect(try store.entry(named: "a")?.revision == 0)
+        #expect(try store.compareAndSet(key, revision: 0, value: 8))
+        #expect(try !store.compareAndSet(key, revision: 0, value: 9))
+        try store.remove(key)
+        #expect(try store.update(key, default: 100) { $0 += 1 } == 8)
+        #expect(try !store.compareAndSet(KVKey<Int>("b"), revision: 0, value: 1))
+    }
+
     @Test("an undecodable value is not replaced by the default")
     func undecodableInFront() throws {
         let behind = InMemoryKVStore()

@@ -43,6 +43,39 @@ struct MigratingTests {
         for index in 0..<count { try old.set(KVKey<Int>("\(index)"), value: index) }
     }
 
+    @Test("between stores that overlap, nothing is removed")
+    func overlap() throws {
+        try fill()
+        let directory = TemporaryDirectory()
+        let file = try FileKVStore(at: directory.url)
+        try file.set(key, value: 1)
+        func check<Old: KVRawStoring, New: KVRawStoring>(_ store: MigratingKVStore<Old, New>, _ old: Old) throws {
+            let names = try old.keys().filter { !$0.contains("/") }.sorted()
+            for _ in 0..<2 {
+                let error = #expect(throws: KVStoreError.self) { try store.removeMigrated() }
+                #expect(error?.code == .refused && error?.operation == .migrate)
+                #expect(try old.keys().filter { !$0.contains("/") }.sorted() == names)
+            }
+        }
+        try check(MigratingKVStore(from: old, to: NamespacedKVStore(old, namespace: "v2")), old)
+        try check(MigratingKVStore(from: old, to: old), old)
+        try check(MigratingKVStore(from: file, to: try FileKVStore(at: directory.url)), file)
+        #expect(throws: KVStoreError.self) {
+            try MigratingKVStore(from: old, to: NamespacedKVStore(old, namespace: "v3")).migrateAll()
+        }
+    }
+
+    @Test("a namespace of the old store can be the new one, if its names are left out")
+    func namespaceOfOld() throws {
+        try fill()
+        let new = NamespacedKVStore(old, namespace: "v2")
+        let store = MigratingKVStore(from: old, to: new, names: { !$0.hasPrefix("v2/") })
+        try store.migrateAll()
+        #expect(try store.removeMigrated().failures.isEmpty)
+        #expect(try old.keys().allSatisfy { $0.hasPrefix("v2/") })
+        #expect(try new.keys().sorted() == ["0", "1", "2", "3", "4"])
+    }
+
     @Test("excluded names stay in the old store, whatever is moved or removed")
     func includedNames() throws {
         try fill(4)

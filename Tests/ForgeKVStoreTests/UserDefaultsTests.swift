@@ -108,7 +108,8 @@ import Testing
     @Test(
         "a suite name with a path is refused",
         arguments: [
-            "", ".", "..", "../x", "a/b", "/tmp/x", "a\0b", "NSGlobalDomain", String(repeating: "x", count: 201),
+            "", ".", "..", "../x", "a/b", "/tmp/x", "a\0b", "NSGlobalDomain", "\u{FEFF}NSGlobalDomain",
+            "\u{FEFF}a", String(repeating: "x", count: 201),
         ])
     func hostileSuites(_ name: String) throws {
         let store = UserDefaultsKVStore(suiteName: name)
@@ -122,6 +123,58 @@ import Testing
         }
         #expect(store.get(key) == nil)
         #expect(!store.contains(key))
+    }
+
+    @Test("objects that other code has stored under any name are read, replaced, removed and copied")
+    func foreignNames() throws {
+        let defaults = try #require(defaults)
+        let names = ["größe", "tab\tkey", "#forge:abc", "#forge:%zz", "#forge:%C3%B6", "plain"]
+        for name in names { defaults.set("of \(name)", forKey: name) }
+        #expect(try store.keys().sorted() == names.sorted())
+        for name in names {
+            let key = KVKey<String>(name)
+            #expect(try store.read(key) == "of \(name)")
+            #expect(store.contains(key))
+            #expect(try store.rawValue(named: name) != nil)
+        }
+        let copy = InMemoryKVStore()
+        let report = try copy.importValues(from: .userDefaults(suiteName: suite.name))
+        #expect(report.copiedCount == names.count && report.failures.isEmpty)
+        for name in names {
+            try store.set(KVKey<String>(name), value: "new")
+            #expect(try store.read(KVKey<String>(name)) == "new")
+        }
+        #expect(try store.keys().sorted() == names.sorted())
+        for name in names { defaults.set("again", forKey: name) }
+        for name in names {
+            try store.remove(KVKey<String>(name))
+            try store.remove(KVKey<String>(name))
+            #expect(!store.contains(KVKey<String>(name)))
+        }
+        #expect(try store.keys() == [])
+    }
+
+    @Test("raw values are read back as they were set, also those of numbers that a property list changes")
+    func rawNumbers() throws {
+        let memory = InMemoryKVStore()
+        try memory.set(KVKey<Float>("float"), value: 0.1)
+        try memory.set(KVKey<[Float]>("floats"), value: [0.5, 1])
+        try memory.set(KVKey<Int>("int"), value: 5)
+        let report = try memory.exportValues(to: store)
+        #expect(report.copiedCount == 3 && report.failures.isEmpty)
+        for name in ["float", "floats", "int"] {
+            #expect(try store.rawValue(named: name) == memory.rawValue(named: name))
+        }
+        #expect(store.get(KVKey<Float>("float")) == 0.1)
+        #expect(try #require(defaults).integer(forKey: "int") == 5)
+    }
+
+    @Test("an object that other code has stored under an unusual name is set aside before it is replaced")
+    func foreignNamesSetAside() throws {
+        try #require(defaults).set("precious", forKey: "größe")
+        try store.set(KVKey<Int>("größe"), value: 1)
+        #expect(try store.setAside().map(\.name) == ["größe"])
+        #expect(try store.read(KVKey<Int>("größe")) == 1)
     }
 
     @Test("the app's own settings are also a store")

@@ -263,12 +263,20 @@ enum KeyValueLine {
             throw CommandFailure("not a JSON object: \(error)")
         }
         guard case .string(let key)? = object["key"] else { throw CommandFailure("no \"key\" that is a string") }
+        if case .map(let members) = object, !members.allSatisfy({ Self.isMember($0.key) }) {
+            throw CommandFailure("a member other than \"key\", \"value\", \"version\" and \"base64\"")
+        }
         if case .string(let text)? = object["base64"] {
             guard let data = Data(base64Encoded: text) else { throw CommandFailure("\"base64\" is not base64") }
             return (key, Array(data))
         }
         guard let value = object["value"] else { throw CommandFailure("neither \"value\" nor \"base64\"") }
         return (key, try bytes(of: value, version: object["version"], named: "version"))
+    }
+
+    private static func isMember(_ key: CodedValue) -> Bool {
+        guard case .string(let name) = key else { return false }
+        return ["key", "value", "version", "base64"].contains { name.hasSameBytes(as: $0) }
     }
 
     /// The bytes of a member of a plain object: a value, or `{"@schema": 2, "@value": …}` for schema version 2, as the

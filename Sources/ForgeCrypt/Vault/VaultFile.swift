@@ -170,7 +170,8 @@ struct VaultFile: Sendable {
     ///   - body: Called with the open directory.
     /// - Returns: The result of `body`.
     /// - Throws: The error of `body`, or of taking the lock: `.unavailable(.inUse)` after the timeout, `.insecureFile`
-    ///   for a directory in which other users may create files; nothing was created in it.
+    ///   for a directory in which other users may create files; `.unavailable` with `EBUSY` for the root of a file store
+    ///   or a cache; nothing was created in it.
     func whileLocked<Result>(
         _ operation: CryptError.Operation, isPrepared: inout Bool,
         _ body: (_ directory: OpenDirectory) throws(CryptError) -> Result
@@ -178,6 +179,11 @@ struct VaultFile: Sendable {
         let opened: OpenDirectory
         do {
             opened = try openDirectory(isPrepared: isPrepared)
+            if !isPrepared {
+                try opened.use { (directory) throws(FileSystemError) in
+                    try fileSystem.requireFree(directory, for: .vaults)
+                }
+            }
         } catch {
             throw CryptError(error, operation, path: path)
         }

@@ -122,6 +122,9 @@ package final class StoreDirectory: Sendable {
         _ = try openJournal()
     }
 
+    /// Throws `EBUSY` if a store in the root would hide files of another one.
+    func requireFree(for kind: StoreKind) throws(FileSystemError) { try fileSystem.requireFree(root, for: kind) }
+
     /// Marks the root as that of a store, unless it is marked already.
     func mark(as kind: StoreKind) throws(FileSystemError) {
         guard try !fileSystem.isMarked(root, as: kind) else { return }
@@ -273,6 +276,7 @@ package final class LazyStoreDirectory: Sendable {
             guard let directory = try existing() else {
                 throw FileSystemError(.open, .noSuchFileOrDirectory, path: path)
             }
+            try directory.requireFree(for: kind)
             try prepare(path)
             try directory.prepareForWriting()
             try directory.mark(as: kind)

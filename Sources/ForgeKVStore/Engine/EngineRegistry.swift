@@ -216,6 +216,7 @@ final class StoreHandle: Sendable {
         let name = String(path)
         processes = options.processes
         do throws(FileSystemError) {
+            try fileSystem.requireFree(directory, for: .keyValue)
             switch options.sharing {
             case .exclusive:
                 let own = try StoreLock(.exclusive, at: directory, on: fileSystem)

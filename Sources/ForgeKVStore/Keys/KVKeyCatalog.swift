@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// The keys of an app, declared in one place, so that a test can check their names.
 ///
 /// ```swift
@@ -24,6 +26,17 @@ public struct KVKeyCatalog: Sendable {
 
         /// The purpose of the value.
         public var description: String
+
+        public static func == (first: Entry, second: Entry) -> Bool {
+            first.name.hasSameBytes(as: second.name) && first.type == second.type
+                && first.schemaVersion == second.schemaVersion && first.migratedVersions == second.migratedVersions
+                && first.description == second.description
+        }
+
+        public func hash(into hasher: inout Hasher) {
+            hasher.combine(KeyName(name))
+            hasher.combine(schemaVersion)
+        }
     }
 
     /// The keys in declaration order.
@@ -123,6 +136,22 @@ public enum KVKeyProblem: Hashable, Sendable {
 
     /// The name is longer than ``KVKey/maximumNameLength``.
     case tooLong(name: String)
+
+    public static func == (first: KVKeyProblem, second: KVKeyProblem) -> Bool {
+        switch (first, second) {
+        case (.duplicate(let name, let count), .duplicate(let otherName, let other)):
+            name.hasSameBytes(as: otherName) && count == other
+        case (.severalTypes(let name, let types), .severalTypes(let otherName, let others)):
+            name.hasSameBytes(as: otherName) && types == others
+        case (.severalVersions(let name, let versions), .severalVersions(let otherName, let others)):
+            name.hasSameBytes(as: otherName) && versions == others
+        case (.similar(let names), .similar(let others)): names.map(KeyName.init) == others.map(KeyName.init)
+        case (.tooLong(let name), .tooLong(let otherName)): name.hasSameBytes(as: otherName)
+        default: false
+        }
+    }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(KeyName(name)) }
 
     /// The affected name, or the first of several.
     public var name: String {

@@ -30,9 +30,10 @@ private struct ExpiringValue: Codable, Sendable {
 ///
 /// The base store keeps each value as a map: `v`, the encoded value as bytes, and `e`, its expiration, absent or nil if
 /// it has none. Access such a store only through this type: values stored otherwise are undecodable here, and are kept.
-/// `set` and batches store values without expiration, even over one that had it;
-/// ``KVTransactionalStoring/update(_:default:durability:_:)`` and
-/// ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` keep the expiration.
+/// `set` and batches store values without expiration, even over one that had it.
+/// ``KVTransactionalStoring/update(_:default:durability:_:)``,
+/// ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` and a batch that sets a name whose present revision it
+/// requires keep the expiration.
 ///
 /// A copy to another store (``KVRawStoring/exportValues(to:existing:)``, ``KVRawStoring/importValues(from:existing:)``,
 /// ``MigratingKVStore``) contains the unexpired values without their expirations. To keep the expirations, copy the

@@ -204,6 +204,9 @@ extension FallbackKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         for (change, type) in zip(batch.changes, batch.types) { inner.append(change, type) }
         for requirement in batch.requirements {
             switch requirement.revision {
+            case Self.defaultRevision where try base.entry(named: requirement.name)?.revision == Self.defaultRevision:
+                // A default of the base store, which checks that it is still visible.
+                inner.require(requirement.name, revision: Self.defaultRevision)
             case nil, Self.defaultRevision:
                 let hasDefault = try defaults.rawValue(named: requirement.name) != nil
                 guard hasDefault == (requirement.revision != nil) else {

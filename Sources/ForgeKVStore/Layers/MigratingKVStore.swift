@@ -20,7 +20,9 @@ import Foundation
 /// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
 /// and wrap this store in the `ExpiringKVStore`.
 ///
-/// No other code may write to either store meanwhile. Moves through this object are serialised.
+/// No other code may write to either store meanwhile. Moves through this object are serialised. The stores may not
+/// overlap: the names of a new store that is a namespace of the old one have to be left out by `names`. Otherwise
+/// ``migrateAll()`` and ``removeMigrated()`` throw `.refused`, and remove nothing.
 public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRawStoring {
     private let old: Old
     private let new: New
@@ -42,7 +44,8 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///   - copiesOnRead: Whether to move a value when it is read from the old store.
     ///   - isIncluded: Selects the names of the old store for ``keys()``, ``migrateAll()``, ``removeMigrated()`` and
     ///     ``removeAll()``, by default all; others stay in the old store. An app's user defaults, for example, also
-    ///     contain names of the system.
+    ///     contain names of the system. It is called while values are moved, and must not wait for another thread that
+    ///     uses this store.
     public init(
         from old: Old, to new: New, copiesOnRead: Bool = true,
         names isIncluded: (@Sendable (_ name: String) -> Bool)? = nil
@@ -57,7 +60,8 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///
     /// - Returns: The numbers of values copied and already present, and the values that could not be copied, with
     ///   reasons.
-    /// - Throws: ``KVStoreError`` if the keys of a store cannot be listed.
+    /// - Throws: ``KVStoreError`` if the keys of a store cannot be listed; `.refused` if what was copied has appeared in
+    ///   the old store too.
     @discardableResult
     public func migrateAll() throws -> KVTransferReport {
         try writing.withLock { try copyAll() }
@@ -68,21 +72,41 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     /// Values that could not be copied stay in the old store. If the new store supports durability, it is made durable
     /// before the removal.
     ///
-    /// - Throws: ``KVStoreError``: no value is lost, and the call can be repeated.
+    /// - Throws: ``KVStoreError``: no value is lost, and the call can be repeated; `.refused` if both stores are the same
+    ///   or overlap.
     @discardableResult
     public func removeMigrated() throws -> KVTransferReport {
         try writing.withLock {
             let report = try copyAll()
             try secure()
             let failed = Set(report.failures.map { KeyName($0.name) })
-            for name in try oldNames() where !failed.contains(KeyName(name)) { try old.removeValue(named: name) }
+            let names = try oldNames().filter { !failed.contains(KeyName($0)) }
+            if let first = names.first { try removeFirst(first) }
+            for name in names.dropFirst() { try old.removeValue(named: name) }
             return report
         }
     }
 
     private func copyAll() throws -> KVTransferReport {
         let source = KVImportSource.store(old)
-        return try KVTransfer(from: isIncluded.map(source.filter) ?? source, to: new, existing: .keep).run()
+        let count = try oldNames().count
+        let report = try KVTransfer(from: isIncluded.map(source.filter) ?? source, to: new, existing: .keep).run()
+        // No other code writes to the old store, so more names are those of the new one.
+        guard try report.copiedCount == 0 || oldNames().count <= count else { throw Self.overlap }
+        return report
+    }
+
+    /// Removes a value from the old store; puts it back and throws if that has removed it from the new one too.
+    private func removeFirst(_ name: String) throws {
+        guard let bytes = try old.rawValue(named: name) else { return }
+        try old.removeValue(named: name)
+        guard try new.rawValue(named: name) == nil else { return }
+        try old.setRawValue(bytes, named: name)
+        throw Self.overlap
+    }
+
+    private static var overlap: KVStoreError {
+        KVStoreError(.refused, .migrate, store: "the old and the new store overlap")
     }
 
     private func oldNames() throws -> [String] { try old.keys().filter(isIncluded ?? { _ in true }) }

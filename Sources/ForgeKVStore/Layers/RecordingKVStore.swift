@@ -163,6 +163,15 @@ public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
         self.names = names
     }
 
+    public static func == (first: KVStoreCall, second: KVStoreCall) -> Bool {
+        first.operation == second.operation && first.names.map(KeyName.init) == second.names.map(KeyName.init)
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(operation)
+        hasher.combine(names.map(KeyName.init))
+    }
+
     /// The call that commits a batch.
     public init(_ batch: KVBatch) {
         self.init(.commit, batch.changes.map(\.name) + batch.requirements.map(\.name))

@@ -278,6 +278,7 @@ extension MirrorFeed {
         for goal: MirrorState.Goal, until end: ContinuousClock.Instant,
         adjusting adjust: (@Sendable (MirrorGoal) async throws -> Void)? = nil
     ) async throws(KVStoreError) {
+        if state.withLock({ $0.isClosed }) { throw KVStoreError(.unavailable(.closed), .changes) }
         let goal = MirrorGoal(goal)
         let progress = progress.subscribe(to: .prefix([]))
         let timer = Task { [self] in

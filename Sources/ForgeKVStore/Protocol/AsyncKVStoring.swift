@@ -99,6 +99,15 @@ public struct AsyncKVPage: Hashable, Sendable {
         self.hasMore = hasMore
         self.revision = revision
     }
+
+    public static func == (first: AsyncKVPage, second: AsyncKVPage) -> Bool {
+        first.hasMore == second.hasMore && first.revision == second.revision
+            && first.names.map(KeyName.init) == second.names.map(KeyName.init)
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(names.map(KeyName.init))
+    }
 }
 
 /// Some of the values of a store, in the order of the bytes of their names.

@@ -204,6 +204,12 @@ enum PropertyListValue {
         return Data(marker + bytes)
     }
 
+    /// The object for a raw value: a property-list object only if the same bytes are read back.
+    static func exactObject(for bytes: [UInt8]) -> Any {
+        let object = object(for: bytes, isDictionary: false)
+        return self.bytes(of: object) == bytes ? object : Data(marker + bytes)
+    }
+
     private static func native(_ tree: CodedValue, isDictionary: Bool) -> Any? {
         switch tree {
         case .bool(let value): return value

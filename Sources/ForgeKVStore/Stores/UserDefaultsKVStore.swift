@@ -17,7 +17,8 @@ import Synchronization
 /// too, a number as `Bool` and a Boolean as a number as by `bool(forKey:)` and `integer(forKey:)`. Other values are
 /// stored as data: the eight bytes `ForgeKV` and 1, then the value as encoded by `ForgeCoding`.
 ///
-/// Names of printable ASCII are stored unchanged; others as `#forge:` and their bytes, percent-encoded.
+/// Names of printable ASCII are stored unchanged; others as `#forge:` and their bytes, percent-encoded. An object that
+/// other code has stored under another name unchanged is found too; a write replaces it.
 ///
 /// A value that cannot be decoded as the type that replaces it is kept in the same suite under a name that begins with
 /// `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
@@ -60,7 +61,8 @@ public final class UserDefaultsKVStore: KVRawStoring {
     /// Creates a store over the suite of this name; nil for the app's own settings.
     ///
     /// A suite's name is a file name, so a name that is empty, `.` or `..`, contains a slash or a NUL, or is longer
-    /// than 200 bytes, is refused, and so is `NSGlobalDomain`: every throwing call then throws `.noStore`.
+    /// than 200 bytes, is refused, and so are `NSGlobalDomain` and a name that begins with a byte order mark, which
+    /// Foundation leaves out: every throwing call then throws `.noStore`.
     public convenience init(suiteName: String?) {
         self.init(suiteName: suiteName, on: .current) { domain, isOwn in
             if isOwn { return UserDefaults() }
@@ -85,7 +87,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
 
     private static func isUsable(_ suite: String) -> Bool {
         !suite.isEmpty && suite.utf8.count <= 200 && suite != "." && suite != ".." && suite != "NSGlobalDomain"
-            && !suite.utf8.contains { $0 == UInt8(ascii: "/") || $0 == 0 }
+            && !suite.utf8.contains { $0 == UInt8(ascii: "/") || $0 == 0 } && !suite.hasBytePrefix("\u{FEFF}")
     }
 
     public func get<T>(_ key: KVKey<T>) -> T? {
@@ -133,7 +135,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
         do {
-            return try using(.contains, key.name) { $0.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
+            return try using(.contains, key.name) { stored(key.name, in: $0) != nil }
         } catch {
             if error.code == .unavailable(.locked) { Logger(label: "ForgeKVStore").warning("\(error)") }
             return false
@@ -161,8 +163,9 @@ public final class UserDefaultsKVStore: KVRawStoring {
         try using(.keys, nil) { (defaults) throws(KVStoreError) in
             // Except on Darwin, the domain lacks values that other code has set since the last call.
             defaults.synchronize()
-            return (defaults.persistentDomain(forName: domain) ?? [:]).keys
-                .filter { !UserDefaultsName.isOwn($0) }.map(UserDefaultsName.decoded)
+            let names = (defaults.persistentDomain(forName: domain) ?? [:]).keys
+                .filter { !UserDefaultsName.isOwn($0) }.map { KeyName(UserDefaultsName.decoded($0)) }
+            return Set(names).map(\.string)
         }
     }
 
@@ -171,7 +174,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try write(KeyName(name), .set) { PropertyListValue.object(for: bytes, isDictionary: false) }
+        try write(KeyName(name), .set) { PropertyListValue.exactObject(for: bytes) }
     }
 
     public func removeValue(named name: String) throws {
@@ -210,13 +213,28 @@ extension UserDefaultsKVStore {
         return true
     }
 
+    /// The object of a key and its name in the suite: the encoded one or, if there is none, the name of the key, under
+    /// which other code may have stored it.
+    private func stored(_ name: String, in defaults: UserDefaults) -> (name: String, object: Any)? {
+        let encoded = UserDefaultsName.encoded(name)
+        if let object = defaults.object(forKey: encoded) { return (encoded, object) }
+        // A name that is the encoding of another key belongs to that.
+        guard !encoded.hasSameBytes(as: name), UserDefaultsName.decoded(name).hasSameBytes(as: name),
+            !UserDefaultsName.isOwn(name), defaults.object(forKey: name) != nil
+        else { return nil }
+        // The name of the object that was found may differ in its bytes.
+        defaults.synchronize()
+        let content = defaults.persistentDomain(forName: domain) ?? [:]
+        return content.first { $0.key.hasSameBytes(as: name) }.map { ($0.key, $0.value) }
+    }
+
     /// The encoded value of a name, and that of the Boolean or number that Foundation converts it to.
     private func encodings(
         of name: KeyName, _ operation: KVStoreError.Operation
     ) throws(KVStoreError) -> (bytes: [UInt8], converted: [UInt8]?)? {
         try name.validate(operation, in: store)
         return try using(operation, name.string) { (defaults) throws(KVStoreError) in
-            guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { return nil }
+            guard let object = stored(name.string, in: defaults)?.object else { return nil }
             do throws(CodingFailure) {
                 return (try PropertyListValue.encoded(object), try PropertyListValue.convertedNumber(object))
             } catch {
@@ -236,12 +254,12 @@ extension UserDefaultsKVStore {
         var checked: (object: StoredObject, isReadable: Bool) = (.none, true)
         while true {
             let next = try using(operation, name.string) { (defaults) throws(KVStoreError) -> StoredObject? in
-                let found = StoredObject(defaults.object(forKey: UserDefaultsName.encoded(name.string)))
+                let found = StoredObject(stored(name.string, in: defaults)?.object)
                 guard found == checked.object else { return found }
                 let new = object()
                 defer {
                     // Also after a write of unknown durability, which is visible.
-                    let present = defaults.object(forKey: UserDefaultsName.encoded(name.string))
+                    let present = stored(name.string, in: defaults)?.object
                     if changes.hasSubscribers, StoredObject(present) != found {
                         changes.append(ChangeHub.Change(name, present.flatMap { PropertyListValue.bytes(of: $0) }, 0))
                     }
@@ -279,11 +297,13 @@ extension UserDefaultsKVStore {
         _ name: KeyName, _ operation: KVStoreError.Operation, by new: Any?, in defaults: UserDefaults, setsAside: Bool
     ) throws(KVStoreError) {
         let encoded = UserDefaultsName.encoded(name.string)
-        let old = defaults.object(forKey: encoded)
-        let aside = setsAside ? setAsideName(of: old, encoded, in: defaults) : nil
+        let found = stored(name.string, in: defaults)
+        let (oldName, old) = (found?.name ?? encoded, found?.object)
+        let aside = setsAside ? setAsideName(of: old, encoded, storedAs: oldName, in: defaults) : nil
         let isStored = try willStore(name, operation, new, asideAs: aside, in: defaults)
         if let aside { defaults.set(old, forKey: aside) }
         if marker != nil { defaults.set(true, forKey: UserDefaultsName.sentinel) }
+        if !oldName.hasSameBytes(as: encoded) { defaults.removeObject(forKey: oldName) }
         defaults.set(new, forKey: encoded)
         if defaults.synchronize() || file.holds(new, encoded) && aside.map({ file.holds(old, $0) }) ?? true {
             if let marker, !hasMarker.load(ordering: .relaxed) {
@@ -293,7 +313,8 @@ extension UserDefaultsKVStore {
             guard isStored else { throw KVStoreError(.durabilityUnknown, operation, key: name.string, store: store) }
             return
         }
-        defaults.set(old, forKey: encoded)
+        defaults.removeObject(forKey: encoded)
+        defaults.set(old, forKey: oldName)
         if let aside { defaults.removeObject(forKey: aside) }
         throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
     }

@@ -161,7 +161,10 @@ enum UserDefaultsName {
             bytes.append(value)
             rest = rest.dropFirst(2)
         }
-        return String(validating: bytes, as: UTF8.self) ?? name
+        // Other code may have stored a name that begins like this.
+        guard let decoded = String(validating: bytes, as: UTF8.self), self.encoded(decoded).hasSameBytes(as: name)
+        else { return name }
+        return decoded
     }
 
     /// Whether this is the name of a value that was set aside.
@@ -194,9 +197,9 @@ extension UserDefaultsKVStore {
 
     /// The name to set an object aside under; nil if it is set aside already, or is not in this suite and therefore
     /// kept.
-    func setAsideName(of object: Any?, _ key: String, in defaults: UserDefaults) -> String? {
+    func setAsideName(of object: Any?, _ key: String, storedAs name: String, in defaults: UserDefaults) -> String? {
         let content = defaults.persistentDomain(forName: domain) ?? [:]
-        guard let object, content[key] != nil else { return nil }
+        guard let object, content[name] != nil else { return nil }
         var last = 0
         for (name, other) in content {
             guard let name = SetAsideName(name), name.key == key else { continue }

@@ -150,7 +150,10 @@ extension BoundedCache {
                 payload = try coding.encode(value)
             } catch {
                 report(.encode, key, error)
-                guard coding.cost != nil else { return }
+                await removeOld(key, isWanted: isWanted)
+                guard coding.cost != nil else {
+                    return inserting { _ = memory.remove(key) }
+                }
             }
         }
         let cost = cost(of: entry, key, encodedSize: payload?.count ?? 0)
@@ -176,6 +179,16 @@ extension BoundedCache {
         } catch {
             report(.write, key, error)
             insert()
+        }
+    }
+
+    /// Removes the entry on disk that a value which cannot be encoded replaces.
+    private func removeOld(_ key: CacheKey, isWanted: @escaping @Sendable () -> Bool) async {
+        guard let disk else { return }
+        do {
+            try await disk.lane.run { () throws(any Error) in if isWanted() { try disk.remove(key.string) } }
+        } catch {
+            report(.write, key, error)
         }
     }
 

@@ -227,6 +227,15 @@ public struct CachedImage: Codable, Hashable, Sendable {
         self.data = data
         self.cachedAt = cachedAt
     }
+
+    public static func == (first: CachedImage, second: CachedImage) -> Bool {
+        first.id.hasSameBytes(as: second.id) && first.data == second.data && first.cachedAt == second.cachedAt
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(Array(id.utf8))
+        hasher.combine(cachedAt)
+    }
 }
 
 /// A problem with a file of an ``ImageCacheManager`` that should contain the requested image.

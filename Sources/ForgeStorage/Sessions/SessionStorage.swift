@@ -1,3 +1,4 @@
+import Foundation
 import Synchronization
 
 /// The session of an app. Its type contains the user and the error types, not the storage.
@@ -6,25 +7,54 @@ import Synchronization
 /// let session = SessionManager(storage: InMemorySessionStorage<User>())  // SessionManager<User, Never>: no `try`
 /// ```
 ///
-/// A session may be used from any thread, whatever its storage: it makes one call at a time. The storage must not be
-/// used elsewhere afterwards, unless it is `Sendable`.
+/// A session may be used from any thread, whatever its storage: it makes one call at a time. Code that the storage runs,
+/// such as the coding of a user, may use the session, but must not wait for another thread that does. The storage must
+/// not be used elsewhere afterwards, unless it is `Sendable`.
 public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
-    private let calls: Mutex<Calls>
+    private let calls: Calls
 
-    /// The calls of a storage.
-    private struct Calls {
-        var save: (User) throws(Failure) -> Void
-        var load: () throws(Failure) -> User?
-        var clear: () throws(Failure) -> Void
+    /// The calls of a storage, one at a time.
+    ///
+    /// `@unchecked Sendable`: the storage is used under the lock alone. That is recursive, because code that the storage
+    /// calls, such as the coding of a user or a handler of issues, may use the session.
+    private final class Calls: @unchecked Sendable {
+        private let lock = NSRecursiveLock()
+        private let saving: (User) throws(Failure) -> Void
+        private let loading: () throws(Failure) -> User?
+        private let clearing: () throws(Failure) -> Void
+
+        init(
+            save: @escaping (User) throws(Failure) -> Void, load: @escaping () throws(Failure) -> User?,
+            clear: @escaping () throws(Failure) -> Void
+        ) {
+            (saving, loading, clearing) = (save, load, clear)
+        }
+
+        func save(_ user: User) throws(Failure) {
+            lock.lock()
+            defer { lock.unlock() }
+            try saving(user)
+        }
+
+        func load() throws(Failure) -> User? {
+            lock.lock()
+            defer { lock.unlock() }
+            return try loading()
+        }
+
+        func clear() throws(Failure) {
+            lock.lock()
+            defer { lock.unlock() }
+            try clearing()
+        }
     }
 
     /// Creates a session in `storage`; one whose type is chosen at run time is passed to ``init(anyStorage:)``.
     public init<Base: SessionStorage>(storage: sending Base) where Base.User == User, Base.Failure == Failure {
-        calls = Mutex(
-            Calls(
-                save: { (user) throws(Failure) in try storage.saveUser(user) },
-                load: { () throws(Failure) in try storage.loadUser() },
-                clear: { () throws(Failure) in try storage.clearUser() }))
+        calls = Calls(
+            save: { (user) throws(Failure) in try storage.saveUser(user) },
+            load: { () throws(Failure) in try storage.loadUser() },
+            clear: { () throws(Failure) in try storage.clearUser() })
     }
 
     /// Creates a session in a storage whose type is chosen at run time.
@@ -35,32 +65,31 @@ public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
     /// let session = SessionManager(anyStorage: storage)  // SessionManager<User, any Error>
     /// ```
     public init(anyStorage storage: sending any SessionStorage<User>) where Failure == any Error {
-        calls = Mutex(
-            Calls(
-                save: { (user) throws(any Error) in try storage.saveUser(user) },
-                load: { () throws(any Error) in try storage.loadUser() },
-                clear: { () throws(any Error) in try storage.clearUser() }))
+        calls = Calls(
+            save: { (user) throws(any Error) in try storage.saveUser(user) },
+            load: { () throws(any Error) in try storage.loadUser() },
+            clear: { () throws(any Error) in try storage.clearUser() })
     }
 
     /// Stores `user`, replacing the stored user.
     ///
     /// - Throws: The storage's error; the previous user is kept.
     public func saveUser(_ user: User) throws(Failure) {
-        try calls.withLock { (calls) throws(Failure) in try calls.save(user) }
+        try calls.save(user)
     }
 
     /// The stored user; nil if there is none.
     ///
     /// - Throws: The storage's error if the user cannot be read.
     public func loadUser() throws(Failure) -> User? {
-        try calls.withLock { (calls) throws(Failure) in try calls.load() }
+        try calls.load()
     }
 
     /// Removes the stored user; has no effect if there is none.
     ///
     /// - Throws: The storage's error; the user is kept.
     public func clearUser() throws(Failure) {
-        try calls.withLock { (calls) throws(Failure) in try calls.clear() }
+        try calls.clear()
     }
 }
 
@@ -149,7 +178,7 @@ public final class InMemorySessionStorage<User: Sendable>: SessionStorage, Senda
     }
 
     public func saveUser(_ user: User) {
-        self.user.withLock { $0 = user }
+        replace(by: user)
     }
 
     public func loadUser() -> User? {
@@ -157,7 +186,16 @@ public final class InMemorySessionStorage<User: Sendable>: SessionStorage, Senda
     }
 
     public func clearUser() {
-        user.withLock { $0 = nil }
+        replace(by: nil)
+    }
+
+    /// The old user is released without the lock: its `deinit` may use the storage.
+    private func replace(by new: User?) {
+        let old = user.withLock { user in
+            defer { user = new }
+            return user
+        }
+        withExtendedLifetime(old) {}
     }
 }
 

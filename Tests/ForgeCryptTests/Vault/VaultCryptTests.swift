@@ -34,6 +34,23 @@ struct VaultCryptTests {
         #expect(try VaultInformation(of: place.url)?.generation == 2)
     }
 
+    @Test("neither a vault nor a key file is created in the directory of a file store")
+    func directoryOfFiles() throws {
+        let place = VaultPlace(onDisk: "directory of files")
+        try place.vault().set("v", for: TestKeys.token)
+        let directory = place.directory.appending(path: "files")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        let system = SystemFileSystem()
+        let root = try system.open(POSIXPath(directory), .readOnly, options: [.directory], permissions: [])
+        defer { system.discard(root) }
+        try system.setPermissions(.ownerReadWriteExecute, of: .descriptor(root))
+        try system.mark(root, as: .files, temporary: "#tmp-mark")
+        let vault = try VaultCrypt(at: directory.appending(path: "vault"), key: VaultKey.random())
+        #expect(throws: CryptError.self) { try vault.set("v", for: TestKeys.token) }
+        #expect(throws: CryptError.self) { try VaultKeyFile.loadOrCreate(at: directory.appending(path: "key")) }
+        #expect(try system.entries(of: root).map(\.name) == [StoreKind.files.markerName])
+    }
+
     @Test("file and directory are private, whatever the umask")
     func modes() throws {
         let place = VaultPlace(InMemoryFileSystem(options: .init(umask: [])))

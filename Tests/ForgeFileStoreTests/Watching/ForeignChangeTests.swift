@@ -102,7 +102,7 @@ struct ForeignChangeTests {
     @Test("private names, names that are not keys, and other stores are hidden", arguments: WatchedRoot.Kind.allCases)
     func privateNames(_ kind: WatchedRoot.Kind) async throws {
         let root = try WatchedRoot(kind)
-        try await root.store.save(Data(), to: "inner/known")
+        try await root.store.createDirectory("inner")
         var watcher = try await FileWatcher(root.store)
         let found = try await watcher.changes {
             for name in ["#tmp-1", "#notes#", "back\\slash", "#trash-1-2"] { try root.write("x", to: "store/" + name) }

@@ -282,6 +282,30 @@ struct BoundedCacheTests {
         #expect(value == Data("1".utf8))
     }
 
+    @Test("a value that cannot be encoded replaces the old one too", arguments: [true, false])
+    func unencodable(hasCost: Bool) async throws {
+        let fixture = CacheFixture()
+        var cost: (@Sendable (String) -> Int)?
+        if hasCost { cost = { _ in 1 } }
+        let encode: @Sendable (String) throws -> Data = { text in
+            if text == "new" { throw LoadFailure() }
+            return Data(text.utf8)
+        }
+        let coding = CacheCoding<String>(encode: encode, decode: { String(decoding: $0, as: UTF8.self) }, cost: cost)
+        func open() throws -> BoundedCache<String> {
+            try BoundedCache(
+                directory: CacheFixture.directory, coding: coding, options: CacheOptions(),
+                fileSystem: fixture.fileSystem)
+        }
+        let cache = try open()
+        await cache.insert("old", for: "a")
+        await cache.insert("new", for: "a")
+        #expect(cache.valueInMemory(for: "a") == (hasCost ? "new" : nil))
+        cache.trimMemory()
+        #expect(try await cache.value(for: "a") { "loaded" } == "loaded")
+        #expect(try await open().value(for: "a") { "again" } == "loaded")
+    }
+
     @Test("Codable values are kept on disk")
     func codable() async throws {
         let fixture = CacheFixture()

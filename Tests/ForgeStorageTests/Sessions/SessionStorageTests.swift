@@ -4,6 +4,7 @@ import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import Testing
 
 @Suite("Storages of a session")
@@ -32,6 +33,28 @@ struct SessionStorageTests {
         #expect(
             Set(BrokenSessionStorage.Defect.allCases.map(\.rawValue))
                 == Set(ConformanceChecks.sessionStorage.map(\.description)))
+    }
+
+    @Test("code that a storage runs may use the session, and so may a user that is released")
+    func reentrancy() throws {
+        let store = InMemoryKVStore()
+        let session = SessionManager(storage: KVSessionStorage<ReenteringUser>(store: store))
+        let calls = CallCount()
+        try ReenteringUser.$calling.withValue({
+            calls.count += 1
+            do { _ = try session.loadUser() } catch {}
+        }) {
+            try session.saveUser(ReenteringUser(name: "a"))
+        }
+        #expect(calls.count > 0)
+        #expect(try session.loadUser()?.name == "a")
+
+        let memory = InMemorySessionStorage<ReleasedUser>()
+        for number in 0..<3 {
+            memory.saveUser(ReleasedUser(number) { calls.count += memory.loadUser() == nil ? 0 : 1 })
+        }
+        memory.clearUser()
+        #expect(memory.loadUser() == nil)
     }
 
     @Test("in-memory storage needs no try, nor does a manager over it")
@@ -233,4 +256,39 @@ private struct LockedCrypt: CryptStoring {
     func delete<Value>(_ key: CryptKey<Value>) throws { throw CryptError(.unavailable(.locked), .delete) }
     func contains<Value>(_ key: CryptKey<Value>) throws -> Bool { throw CryptError(.unavailable(.locked), .contains) }
     func deleteAll() throws { throw CryptError(.unavailable(.locked), .deleteAll) }
+}
+
+/// A user whose encoding calls code of the app.
+private struct ReenteringUser: Codable, Sendable {
+    @TaskLocal static var calling: (@Sendable () -> Void)?
+
+    let name: String
+
+    init(name: String) { self.name = name }
+
+    func encode(to encoder: any Encoder) throws {
+        Self.calling?()
+        var container = encoder.singleValueContainer()
+        try container.encode(name)
+    }
+
+    init(from decoder: any Decoder) throws { name = try decoder.singleValueContainer().decode(String.self) }
+}
+
+/// A user that calls code of the app when it is released.
+private final class ReleasedUser: Sendable {
+    private let release: @Sendable () -> Void
+
+    init(_ number: Int, _ release: @escaping @Sendable () -> Void) { self.release = release }
+
+    deinit { release() }
+}
+
+private final class CallCount: Sendable {
+    private let value = Mutex(0)
+
+    var count: Int {
+        get { value.withLock(\.self) }
+        set { value.withLock { $0 = newValue } }
+    }
 }
