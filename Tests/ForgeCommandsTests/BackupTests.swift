@@ -95,6 +95,48 @@ struct BackupTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
     }
 
+    @Test("empty directories are restored, with their modes")
+    func emptyDirectories() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))
+        try await store.save(Data("x".utf8), to: "a/b")
+        for path in ["s/fs/empty/deep", "s/fs/a/none"] {
+            try FileManager.default.createDirectory(
+                atPath: scratch.path(path), withIntermediateDirectories: true, attributes: [.posixPermissions: 0o750])
+        }
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+        let restored = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
+        #expect(restored.status == 0, "\(restored.errors)")
+        let keys = try await DiskFileStore(root: scratch.url.appendingPathComponent("r/fs"))
+            .list(in: "", recursive: true).map(\.key).sorted()
+        #expect(keys == ["a", "a/b", "a/none", "empty", "empty/deep"])
+        let attributes = try FileManager.default.attributesOfItem(atPath: scratch.path("r/fs/empty/deep"))
+        #expect(attributes[.posixPermissions] as? Int == 0o750)
+    }
+
+    @Test(
+        "a backup reports every damage of a log that check reports", arguments: [0, 20, 64, 70, 89, -1, -8],
+        [true, false])
+    func damageOfCheck(offset: Int, isCut: Bool) throws {
+        for count in [1, 3] {
+            let name = "s\(count)"
+            do {
+                let store = try FileKVStore(at: scratch.url.appendingPathComponent("\(name)/kv"))
+                for number in 0..<count { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+            }
+            let log = scratch.url.appendingPathComponent("\(name)/kv/log")
+            var bytes = try Data(contentsOf: log)
+            let end = try #require(bytes.lastIndex { $0 != 0 }) + 1
+            let position = offset < 0 ? end + offset : offset
+            if isCut { bytes = bytes.prefix(position) } else { bytes[position] ^= 1 }
+            try bytes.write(to: log)
+            let check = try CommandRun(["check", scratch.path(name)])
+            let backup = try CommandRun(["backup", scratch.path(name), scratch.path("b\(count)")])
+            #expect(
+                (check.status == 0) == (backup.status == 0),
+                "\(count) keys, \(position): \(check.output)\(backup.output)\(backup.errors)")
+        }
+    }
+
     @Test("the readable part of a damaged store is saved, and the status is that of partial success")
     func damaged() throws {
         do {

@@ -101,10 +101,36 @@ func requirePath(_ path: String?, of name: String) throws(ValidationError) {
     }
 }
 
-/// Throws if an output would be written over a file of a store.
+/// Throws if an output would be written into the directory of a store, also as a new file, or over a file of one.
 ///
 /// - Parameters:
-///   - path: The file that is written or replaced; links on its path are followed.
+///   - path: The file or directory that is written or replaced; links on its path are followed.
+///   - name: What was given as the output, in an error.
+/// - Throws: ``CommandFailure`` with the status for wrong usage, or the error of looking at the directory.
+func requireNoStore(at path: POSIXPath, _ name: String) throws {
+    let fileSystem = SystemFileSystem()
+    var parent = try fileSystem.followingFinalLinks(path).splitLast().parent
+    var scope: StoreScope?
+    while scope == nil {
+        do throws(FileSystemError) {
+            scope = try StoreScope(at: parent.isEmpty ? "." : parent, on: fileSystem)
+        } catch {
+            // A missing directory is created below the nearest one above it, or the write reports it.
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno), !parent.isEmpty else { throw error }
+            parent = parent.splitLast().parent
+        }
+    }
+    if let scope, scope.store != .none {
+        let store = scope.store.text ?? ""
+        throw CommandFailure("\(name) is in the directory of a store: \(store); choose another output", .usage)
+    }
+    try requireNoStoreFile(at: path, name)
+}
+
+/// Throws if a change would be made to a file that another store, or the bookkeeping of one, has in a directory.
+///
+/// - Parameters:
+///   - path: The file that is written or removed; links on its path are followed.
 ///   - name: What was given as the output, in an error.
 /// - Throws: ``CommandFailure`` with the status for wrong usage, or the error of looking at the directory.
 func requireNoStoreFile(at path: POSIXPath, _ name: String) throws {

@@ -9,13 +9,15 @@ struct BackupCommand: ParsableCommand {
         commandName: "backup", abstract: "Copy all stores below a directory while apps write to them.",
         discussion: """
             A key-value store is saved in one consistent state; its log in the backup has no outdated records. Each other \
-            file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Files that \
+            file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Directories \
+            are saved with their permissions, also empty ones. Files that \
             only running processes of a store need (journals, temporary files that it has recorded) are left out. Links, \
             pipes, sockets and devices are listed and left out.
 
             The backup is written to .NAME.partial beside the destination NAME, flushed, given a manifest with the size \
             and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \
-            next backup to the same destination removes what an interrupted one left.
+            next backup to the same destination removes what an interrupted one left. The backup is refused if anything \
+            else has that name, and if the destination is in the directory of a store.
 
             Exit status: 2 if something is left out or could not be saved, or a store is damaged; the backup contains \
             everything else.
@@ -41,7 +43,7 @@ struct BackupCommand: ParsableCommand {
         Interruption.deferInterruption()
         let report = BackupReport("saved", json: output.json)
         defer { report.progress.finish() }
-        let staged = try StagedDirectory(for: try POSIXPath(to))
+        let staged = try StagedDirectory(for: try POSIXPath(to), keeping: [try POSIXPath(from)])
         var writer = try BackupWriter(try POSIXPath(from), to: staged.path, report)
         do {
             try writer.run()
@@ -89,7 +91,7 @@ struct BackupWriter {
         while let event = try walk.next() {
             try Interruption.check()
             switch event {
-            case .entered: continue
+            case .entered(let directory): try add(directory)
             case .other: throw StoreWalk.ContainsOther()
             case .failed(let error): try report.fail(error.path?.shown ?? "", "\(error)")
             case .file(let entry): try add(entry, of: walk)
@@ -100,6 +102,16 @@ struct BackupWriter {
         }
         try flush.finish()
         try manifest.finish()
+    }
+
+    /// Adds a directory to the manifest, so that it is restored also if it has no files.
+    private func add(_ directory: StoreWalk.Entry) throws {
+        guard !directory.path.isEmpty else { return }
+        guard let path = String(validating: directory.path) else {
+            return try report.fail(directory.path.shown, "the name is not valid UTF-8")
+        }
+        let permissions = UInt16(directory.status.permissions.rawValue & 0o777)
+        try manifest.add(BackupManifest.Directory(directory: path, permissions: permissions))
     }
 
     private mutating func add(_ entry: StoreWalk.Entry, of walk: StoreWalk) throws {
@@ -158,7 +170,7 @@ struct BackupWriter {
         let from = source.path.appending(item).splitLast().parent
         let to = try preparedPath(for: item).splitLast().parent
         let store: FileKVStore
-        let damage: [String]
+        var damage: [String]
         do {
             (store, damage) = try KVStoreArgument.open(URL(from), .readOnly)
         } catch let error as KVStoreError {
@@ -169,6 +181,7 @@ struct BackupWriter {
             return
         }
         let keys = try Self.copy(store, to: to)
+        if damage.isEmpty { damage = try KVInspection(of: URL(from))?.problems ?? [] }
         let file = try HashedCopy().content(of: item, in: content)
         try manifest.add(
             BackupManifest.File(path: path, bytes: file.bytes, sha256: file.sha256, permissions: 0o600, keys: keys))
@@ -207,107 +220,5 @@ struct BackupWriter {
             lastParent = parent
         }
         return path
-    }
-}
-
-/// A directory that is filled under a temporary name and renamed into place when it is complete.
-///
-/// The temporary name is `.NAME.partial` for the destination `NAME`. The next process removes what an interrupted
-/// process left there.
-final class StagedDirectory {
-    private let fileSystem = SystemFileSystem()
-    private let destination: POSIXPath
-    private let lock: Descriptor
-    /// Whether `deinit` has to remove the directory.
-    private var isOwned = false
-
-    /// The path under the temporary name.
-    let path: POSIXPath
-
-    /// Creates the directory.
-    ///
-    /// - Parameter destination: The final path, which must not exist or must be an empty directory.
-    /// - Throws: ``CommandFailure`` if the destination is something else, or if another process fills the same
-    ///   directory.
-    init(for destination: POSIXPath) throws {
-        self.destination = destination
-        let (parent, name) = destination.splitLast()
-        let temporary = POSIXPath(Array(".".utf8) + name.bytes + Array(".partial".utf8))
-        path = parent.isEmpty ? temporary : parent.appending(temporary)
-        try Self.requireFree(destination, on: fileSystem)
-        if !parent.isEmpty { try fileSystem.makeDirectories(parent) }
-        try Self.removeLeftover(path, on: fileSystem)
-        try fileSystem.createDirectory(path, permissions: .ownerReadWriteExecute)
-        lock = try fileSystem.open(path, .readOnly, options: [.directory])
-        do throws(FileSystemError) {
-            try fileSystem.lock(lock, .exclusive, waiting: false)
-        } catch {
-            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
-            throw CommandFailure("another process is writing \(path)", .inUse)
-        }
-        isOwned = true
-    }
-
-    deinit {
-        if isOwned {
-            // The failure is reported already; the next process removes what remains.
-            do { try fileSystem.removeTree(path) } catch _ {}
-        }
-        fileSystem.discard(lock)
-    }
-
-    /// Renames the directory to the destination durably.
-    ///
-    /// - Precondition: All files in the directory are durable.
-    /// - Throws: `FileSystemError`; if the rename failed, an empty directory at the destination is removed.
-    func place() throws {
-        do throws(FileSystemError) {
-            try fileSystem.removeDirectory(destination)
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-        }
-        try fileSystem.synchronize(lock, .full)
-        do throws(FileSystemError) {
-            try fileSystem.rename(path, to: destination, .exclusive)
-        } catch {
-            // Some network file systems have no exclusive rename; a plain rename replaces only an empty directory.
-            guard error.errno.isMissingFeature else { throw error }
-            try fileSystem.rename(path, to: destination, .replacing)
-        }
-        isOwned = false
-        try fileSystem.synchronizeParent(of: destination)
-    }
-
-    private static func requireFree(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws {
-        do throws(FileSystemError) {
-            let isEmpty = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
-                try fileSystem.entries(of: directory).isEmpty
-            }
-            guard isEmpty else { throw FileSystemError(.open, .directoryNotEmpty, path: path) }
-        } catch {
-            switch error.errno {
-            case .noSuchFileOrDirectory: return
-            case .directoryNotEmpty, .notDirectory: throw CommandFailure("\(path) exists already; it was left as it is")
-            default: throw error
-            }
-        }
-    }
-
-    private static func removeLeftover(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws {
-        let directory: Descriptor
-        do throws(FileSystemError) {
-            directory = try fileSystem.open(path, .readOnly, options: [.directory, .noFollow])
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return
-        }
-        defer { fileSystem.discard(directory) }
-        do throws(FileSystemError) {
-            try fileSystem.lock(directory, .exclusive, waiting: false)
-        } catch {
-            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
-            throw CommandFailure("another process is writing \(path)", .inUse)
-        }
-        try fileSystem.removeTree(path)
     }
 }

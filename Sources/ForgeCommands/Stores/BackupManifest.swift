@@ -36,16 +36,29 @@ enum BackupManifest {
         /// The path of the file.
         ///
         /// - Throws: ``CommandFailure`` for a path that leads out of the backup, as an altered manifest may contain.
-        func relativePath() throws(CommandFailure) -> POSIXPath {
-            // By bytes: a slash can be part of a larger character.
-            let path = POSIXPath(path)
-            let components = path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-            guard
-                components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) }),
-                !path.containsNUL
-            else { throw CommandFailure("the manifest contains a path that leads out of the backup") }
-            return path
-        }
+        func relativePath() throws(CommandFailure) -> POSIXPath { try BackupManifest.relativePath(path) }
+    }
+
+    /// A directory of the backup. Each one has a line before those of the files in it, so that empty ones are restored.
+    struct Directory: Codable {
+        /// The path, relative to the directory that was backed up.
+        var directory: String
+        /// The permission bits.
+        var permissions: UInt16
+
+        /// The path of the directory; throws as ``File/relativePath()``.
+        func relativePath() throws(CommandFailure) -> POSIXPath { try BackupManifest.relativePath(directory) }
+    }
+
+    private static func relativePath(_ text: String) throws(CommandFailure) -> POSIXPath {
+        // By bytes: a slash can be part of a larger character.
+        let path = POSIXPath(text)
+        let components = path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        guard
+            components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) }),
+            !path.containsNUL
+        else { throw CommandFailure("the manifest contains a path that leads out of the backup") }
+        return path
     }
 
     /// The last line.
@@ -84,6 +97,10 @@ final class BackupManifestWriter {
         count += 1
     }
 
+    func add(_ directory: BackupManifest.Directory) throws {
+        try append(directory)
+    }
+
     /// Completes the manifest durably.
     ///
     /// - Precondition: All files of the backup are durable.
@@ -110,11 +127,15 @@ struct BackupManifestReader {
         path = directory.appending(BackupManifest.name)
     }
 
-    /// Calls `body` with each file, and verifies the manifest; an alteration may be found only after some calls.
+    /// Calls `body` with each file and `directory` with each directory, and verifies the manifest; an alteration may be
+    /// found only after some calls.
     ///
     /// - Throws: ``CommandFailure`` if the manifest is missing, unreadable, unfinished, altered, or of another version;
     ///   or the error of `body`.
-    func forEach(_ body: (BackupManifest.File) throws -> Void) throws {
+    func forEach(
+        _ body: (BackupManifest.File) throws -> Void,
+        directory: (BackupManifest.Directory) throws -> Void = { _ in }
+    ) throws {
         let fileSystem = SystemFileSystem()
         let descriptor: Descriptor
         do throws(FileSystemError) {
@@ -138,6 +159,8 @@ struct BackupManifestReader {
             } else if let file = decode(BackupManifest.File.self, data) {
                 count += 1
                 try body(file)
+            } else if let found = decode(BackupManifest.Directory.self, data) {
+                try directory(found)
             } else if let end = decode(BackupManifest.End.self, data) {
                 guard end.files == count, end.sha256 == BackupManifest.hexadecimal(hash.finalize()),
                     try reader.next() == nil

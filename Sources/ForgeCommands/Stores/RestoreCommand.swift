@@ -12,6 +12,10 @@ struct RestoreCommand: ParsableCommand {
             copied. Modes and attributes are those in the manifest, whatever has copied the backup since. The stores \
             appear at the destination when all of them are complete and flushed; nothing that exists is replaced. An \
             unfinished or altered backup is refused.
+
+            The stores are completed in .NAME.partial beside the destination NAME. The next restore to the same \
+            destination removes what an interrupted one left. The restore is refused if anything else has that name, and \
+            if the destination is in the directory of a store.
             """)
 
     @Argument(help: "The directory of the backup.")
@@ -57,6 +61,8 @@ struct RestoreCommand: ParsableCommand {
             try Self.require(HashedCopy().content(of: path, in: directory), as: file)
             total.items += 1
             total.bytes += file.bytes
+        } directory: {
+            _ = try $0.relativePath()
         }
         return total
     }
@@ -67,7 +73,8 @@ struct RestoreCommand: ParsableCommand {
 
     /// Copies the files to a staged directory, compares them with the manifest again, and renames the directory.
     private func copy(_ backup: POSIXPath, _ report: BackupReport) throws {
-        let staged = try StagedDirectory(for: try POSIXPath(URL(fileURLWithPath: destination)))
+        let staged = try StagedDirectory(
+            for: try POSIXPath(URL(fileURLWithPath: destination)), keeping: [backup])
         let target = try ConfinedDirectory(staged.path)
         let content = try Self.content(of: backup)
         let flush = BulkFlush()
@@ -81,9 +88,22 @@ struct RestoreCommand: ParsableCommand {
                 attributes: (file.attributes ?? [:]).mapValues { Array($0) })
             try Self.require(copied.content, as: file)
             try report.count(bytes: copied.content.bytes)
+        } directory: {
+            try Self.create($0, in: target)
         }
+        try flush.include(target.path)
         try flush.finish()
         try staged.place()
+    }
+
+    /// Creates a directory with its permissions; the owner can always use it.
+    private static func create(_ directory: BackupManifest.Directory, in target: ConfinedDirectory) throws {
+        let path = try directory.relativePath()
+        try createParent(of: path.appending("."), in: target)
+        let permissions = FilePermissions(rawValue: CModeT(directory.permissions & 0o777)).union(.ownerReadWriteExecute)
+        try target.withDirectory(path) { (directory) throws(FileSystemError) in
+            try target.fileSystem.setPermissions(permissions, of: .descriptor(directory))
+        }
     }
 
     /// Creates the directory of a file below `target`; the system refuses a path that leads out of `target`.
