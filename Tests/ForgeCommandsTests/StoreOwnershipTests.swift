@@ -177,14 +177,6 @@ struct StoreOwnershipTests {
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("S/log")) == before)
     }
 
-    @Test("a file store holds outputs as it holds every other file")
-    func outputsIntoFileStores() async throws {
-        try makeStore("S")
-        try await DiskFileStore(root: scratch.url.appendingPathComponent("F")).save(Data("text".utf8), to: "d/log")
-        #expect(try CommandRun(["copy", "kv:\(scratch.path("S"))", "json:\(scratch.path("F/d/log"))"]).status == 0)
-        #expect(try CommandRun(["file", "list", scratch.path("F")]).output.contains("d/log"))
-    }
-
     @Test("a store copied onto itself through a link is the same place")
     func sameStore() throws {
         try makeStore("S")

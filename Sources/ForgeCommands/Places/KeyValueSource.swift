@@ -158,37 +158,23 @@ struct LinesTarget {
     /// The number of bytes from which the buffer is written.
     private static let bufferSize = 1 << 16
 
-    private let home: Home
-    private let fileSystem = SystemFileSystem()
     private var buffer: [UInt8] = []
-    private let temporary: POSIXPath?
-    private let descriptor: Descriptor?
+    /// The file; nil for standard output.
+    private let output: OutputFile?
 
     init(_ home: Home) throws {
-        self.home = home
         guard !home.isStandardStream else {
-            (temporary, descriptor) = (nil, nil)
+            output = nil
             return
         }
         let path = try POSIXPath(home.url)
-        try requireNoStoreFile(at: path, home.text)
+        let fileSystem = SystemFileSystem()
         if try fileSystem.exists(path, followsSymbolicLinks: false),
             try fileSystem.status(path, followsSymbolicLinks: false).type != .regular
         {
             throw CommandFailure("not a regular file: \(path.shown); json:- writes to standard output")
         }
-        let (parent, file) = path.splitLast()
-        let name = parent.appending(POSIXPath(Array(POSIXPath.temporaryPrefix.utf8) + file.bytes))
-        temporary = name
-        let new = try fileSystem.open(name, .writeOnly, options: [.create, .noFollow], permissions: .ownerReadWrite)
-        descriptor = new
-        do throws(FileSystemError) {
-            try fileSystem.lock(new, .exclusive, waiting: false)
-        } catch {
-            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
-            throw CommandFailure("another process is writing \(path.shown)", .inUse)
-        }
-        try fileSystem.truncate(.descriptor(new), to: 0)
+        output = try OutputFile(at: path, named: home.text)
     }
 
     /// Appends the line of a key and its value.
@@ -201,25 +187,13 @@ struct LinesTarget {
     /// Writes the last lines, and replaces the destination durably.
     mutating func finish() throws {
         try write()
-        guard let descriptor, let temporary else { return }
-        try fileSystem.synchronize(descriptor, .full)
-        let path = try POSIXPath(home.url)
-        try fileSystem.rename(temporary, to: path)
-        try fileSystem.synchronizeParent(of: path)
-    }
-
-    /// Closes the file, and removes it if it is unfinished.
-    func discard() {
-        guard let descriptor, let temporary else { return }
-        fileSystem.discard(descriptor)
-        // The file was renamed, or an earlier failure is reported already.
-        do { try fileSystem.unlink(temporary) } catch _ {}
+        try output?.finish()
     }
 
     private mutating func write() throws {
         defer { buffer.removeAll(keepingCapacity: true) }
-        guard let descriptor else { return try StandardOutput.write(Data(buffer)) }
-        try fileSystem.writeBytes(buffer, to: descriptor)
+        guard let output else { return try StandardOutput.write(Data(buffer)) }
+        try output.write(buffer)
     }
 }
 

@@ -120,7 +120,6 @@ struct KeyValueTransfer {
 
     private func copyToLines(_ source: KeyValueSource) async throws -> Names {
         var target = try LinesTarget(arguments.destination)
-        defer { target.discard() }
         let names = try await copy(source, to: nil, limit: .max) { batch in
             for case .set(let key, let bytes) in batch.changes { try target.set(key, bytes) }
         }

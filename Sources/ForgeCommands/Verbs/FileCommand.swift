@@ -10,7 +10,12 @@ struct FileCommand: AsyncParsableCommand {
         subcommands: [Get.self, Set.self, List.self, Remove.self])
 
     struct Get: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Write a stored file to standard output or a file.")
+        static let configuration = CommandConfiguration(
+            abstract: "Write a stored file to standard output or a file.",
+            discussion: """
+                A regular file is replaced when the output is complete; a pipe, a device and /dev/stdout are written to \
+                directly. An output in the directory of a store is refused.
+                """)
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
@@ -34,7 +39,14 @@ struct FileCommand: AsyncParsableCommand {
             Interruption.deferInterruption()
             try await Interruption.cancelling { [key, json] in
                 let content = try await files.content(of: key)
-                let count = try await OutputFile.write(content, to: URL(fileURLWithPath: output))
+                let file = try OutputFile(at: POSIXPath(URL(fileURLWithPath: output)), named: output)
+                var count = 0
+                for try await part in content {
+                    try Interruption.check()
+                    try file.write([UInt8](part))
+                    count += part.count
+                }
+                try file.finish()
                 guard json else { return }
                 try StandardOutput.print(
                     line: ActionLine(action: "get", key: key, bytes: count, destination: output))

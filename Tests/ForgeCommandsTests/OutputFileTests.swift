@@ -1,0 +1,177 @@
+import ChildProcesses
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeCommands
+
+@Suite("the files that commands write their output to")
+struct OutputFileTests {
+    let scratch: Scratch
+
+    init() async throws {
+        scratch = try Scratch()
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try store.set(KVKey<Int>("k"), value: 1)
+        try store.close()
+        let files = DiskFileStore(root: scratch.url.appendingPathComponent("fs"))
+        try await files.save(Data("text".utf8), to: "a")
+        try await files.save(Data("text".utf8), to: "d/b")
+    }
+
+    private static let line = "{\"key\":\"k\",\"value\":1}\n"
+
+    private func plant(_ path: String, _ text: String) throws {
+        try Data(text.utf8).write(to: scratch.url.appendingPathComponent(path))
+    }
+
+    private func content(_ path: String) throws -> String {
+        try String(contentsOfFile: scratch.path(path), encoding: .utf8)
+    }
+
+    private func words(_ output: String) -> [[String]] {
+        [
+            ["copy", "kv:\(scratch.path("kv"))", "json:\(output)"],
+            ["file", "get", scratch.path("fs"), "a", "--output", output],
+        ]
+    }
+
+    /// Runs `forge` with standard output appended to a file with a name; returns the status.
+    private func run(_ words: [String], appendingTo output: String) throws -> ChildProcess.End? {
+        let handle = try FileHandle(forWritingTo: scratch.url.appendingPathComponent(output))
+        defer { try? handle.close() }
+        try handle.seekToEnd()
+        return try ChildProcess(CommandRun.executable(), words, output: .file(handle), errors: .null)
+            .wait(killingAfter: .seconds(60))
+    }
+
+    // MARK: Neighbours
+
+    @Test("a file beside an output is kept, whatever its name", arguments: ["file", "hard link", "link", "directory"])
+    func neighbours(kind: String) throws {
+        try plant("other", "precious")
+        switch kind {
+        case "file": try plant("#tmp-out", "precious")
+        case "hard link":
+            try FileManager.default.linkItem(atPath: scratch.path("other"), toPath: scratch.path("#tmp-out"))
+        case "link":
+            try FileManager.default.createSymbolicLink(atPath: scratch.path("#tmp-out"), withDestinationPath: "other")
+        default:
+            try FileManager.default.createDirectory(
+                atPath: scratch.path("#tmp-out"), withIntermediateDirectories: false)
+        }
+        for (words, expected) in zip(words(scratch.path("out")), [Self.line, "text"]) {
+            let run = try CommandRun(words)
+            #expect(run.status == 0, "\(words): \(run.errors)")
+            #expect(try content("out") == expected)
+            #expect(try content("other") == "precious")
+            if kind != "directory" { #expect(try content("#tmp-out") == "precious") }
+            #expect(
+                try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted()
+                    == ["#tmp-out", "fs", "kv", "other", "out"])
+        }
+    }
+
+    @Test("a FIFO beside an output is not opened, and a name of any length is written")
+    func fifoAndLongName() throws {
+        let name = String(repeating: "n", count: 255)
+        try #require(mkfifo(scratch.path("#tmp-out"), 0o600) == 0)
+        for output in ["out", name] {
+            for words in words(scratch.path(output)) {
+                let end = try ChildProcess(CommandRun.executable(), words, output: .null, errors: .null)
+                    .wait(killingAfter: .seconds(60))
+                #expect(end == .exit(0), "\(words)")
+            }
+        }
+    }
+
+    // MARK: Stores
+
+    @Test(
+        "no output is written into the directory of a store: neither over one of its files nor as a new one",
+        arguments: ["fs/a", "fs/new", "fs/d/b", "fs/d/new", "link", "linked/new", "kv/new", "kv/log", "dir/../fs/a"])
+    func stores(output: String) throws {
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("link"), withDestinationPath: "fs/a")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("linked"), withDestinationPath: "fs/d")
+        try FileManager.default.createDirectory(atPath: scratch.path("dir"), withIntermediateDirectories: false)
+        let before = try tree()
+        for words in words("\(scratch.url.path)/\(output)") {
+            let run = try CommandRun(words)
+            #expect(run.status == 64 || run.errors.contains("not a regular file"), "\(run.status) \(run.errors)")
+            #expect(run.errorLines.count == 1 && run.errors.contains(output), "\(run.errors)")
+            #expect(try tree() == before, "\(words)")
+        }
+    }
+
+    @Test("no backup and no restored store is written into the directory of a store", arguments: ["fs/b", "fs/d/e/b"])
+    func backups(destination: String) throws {
+        try #require(try CommandRun(["backup", scratch.path("kv"), scratch.path("saved")]).status == 0)
+        let before = try tree()
+        for words in [["backup", scratch.path("kv")], ["restore", scratch.path("saved")]] {
+            let run = try CommandRun(words + [scratch.path(destination)])
+            #expect(run.status == 64 && run.errors.contains("file store"), "\(run.status) \(run.errors)")
+            #expect(try tree() == before, "\(words)")
+        }
+    }
+
+    private func tree() throws -> [String: Data?] {
+        var found: [String: Data?] = [:]
+        for path in try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path) {
+            found[path] = .some(FileManager.default.contents(atPath: scratch.path(path)))
+        }
+        return found
+    }
+
+    // MARK: Standard streams and other files that are not regular
+
+    @Test(
+        "a path of standard output is written to, and the file behind it is not replaced",
+        arguments: ["/dev/stdout", "/dev/fd/1", "link"])
+    func standardOutput(path: String) throws {
+        try plant("out", "before\n")
+        try FileManager.default.createSymbolicLink(
+            atPath: scratch.path("link"), withDestinationPath: "/dev/stdout")
+        let inode = try FileManager.default.attributesOfItem(atPath: scratch.path("out"))[.systemFileNumber] as? Int
+        let output = path == "link" ? scratch.path(path) : path
+        let end = try run(["file", "get", scratch.path("fs"), "a", "-o", output], appendingTo: "out")
+        #expect(end == .exit(0))
+        #expect(try content("out") == "before\ntext")
+        #expect(
+            try FileManager.default.attributesOfItem(atPath: scratch.path("out"))[.systemFileNumber] as? Int == inode)
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted()
+                == ["fs", "kv", "link", "out"])
+    }
+
+    #if os(Linux)
+    @Test("a link of procfs to a file is refused, and the file is kept")
+    func procfs() throws {
+        try plant("open", "before")
+        // The shell opens the file as descriptor 9, and forge inherits it.
+        let script = "exec 9>>\"$3\"; exec \"$0\" file get \"$1\" a -o \"$2\""
+        let errors = try ChildProcess.unnamedFile()
+        let end = try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", script, CommandRun.executable(), scratch.path("fs"), "/proc/self/fd/9", scratch.path("open"),
+            ], output: .null, errors: .file(errors)
+        ).wait(killingAfter: .seconds(60))
+        let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+        #expect(end == .exit(64), "\(message)")
+        #expect(message.contains("/proc/self/fd/9"), "\(message)")
+        #expect(try content("open") == "before")
+    }
+
+    @Test("a pipe of a process is written to through its path")
+    func pipe() throws {
+        let script = "{ \"$0\" file get \"$1\" a -o /dev/fd/9 9>&1 >/dev/null; } | cat"
+        let output = try ChildProcess.unnamedFile()
+        let end = try ChildProcess(
+            "/bin/sh", ["-c", script, CommandRun.executable(), scratch.path("fs")], output: .file(output),
+            errors: .null
+        ).wait(killingAfter: .seconds(60))
+        #expect(end == .exit(0))
+        #expect(String(decoding: try ChildProcess.content(of: output), as: UTF8.self) == "text")
+    }
+    #endif
+}
