@@ -131,6 +131,24 @@ struct FilePlaceTests {
         #expect(try await to.files(nil).map(\.key) == ["a", "empty"])
     }
 
+    @Test("writes no file of a store in an ordinary directory")
+    func presentStores() async throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("t/kv"))
+        try store.set(KVKey<Int>("k"), value: 1)
+        try store.close()
+        try await DiskFileStore(root: scratch.url.appendingPathComponent("t/fs")).save(Data("x".utf8), to: "d/a")
+        let log = try Data(contentsOf: scratch.url.appendingPathComponent("t/kv/log"))
+        let place = try LocalFilePlace(home("tree:t"))
+        for key in ["kv/log", "fs/d/a", "fs/d/new", "fs/new"] {
+            await #expect(throws: PresentStore.self, "\(key)") {
+                try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: true)
+            }
+        }
+        #expect(try Data(contentsOf: scratch.url.appendingPathComponent("t/kv/log")) == log)
+        #expect(try String(contentsOfFile: scratch.path("t/fs/d/a"), encoding: .utf8) == "x")
+        try await place.store(RemoteFile(Data("new".utf8)), as: "kv/note", isPresent: false)
+    }
+
     @Test("stores nothing if the content does not have its checksum", arguments: ["tree:t", "file:t"])
     func damage(target: String) async throws {
         try plant("t/a", "old")

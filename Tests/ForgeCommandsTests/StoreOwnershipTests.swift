@@ -306,6 +306,63 @@ struct StoreOwnershipTests {
         #expect(try files(below: "B") == files(below: "A"))
     }
 
+    @Test(
+        "a copy of a tree replaces no file of a key-value store that another process has open",
+        arguments: [false, true])
+    func replaceOpenStore(isShared: Bool) throws {
+        try makeStore("A/app")
+        try plant("A/file", Data("x".utf8))
+        try makeStore("B/app", keys: 5)
+        var options = FileKVStore.Options()
+        if isShared { options.sharing = .shared }
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("B/app"), options: options)
+        let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))"]
+        let before = try files(below: "B")
+        let run = try CommandRun(words)
+        #expect(run.status == 2 && run.output.contains("in use"), "\(run.status) \(run.output)")
+        try store.set(KVKey<Int>("later"), value: 1)
+        try store.synchronize()
+        try store.close()
+        #expect(try files(below: "B").keys.sorted() == before.keys.sorted() + ["file"])
+        let reopened = try FileKVStore(at: scratch.url.appendingPathComponent("B/app"))
+        #expect(try reopened.keys().count == 6)
+        try reopened.close()
+        let again = try CommandRun(words)
+        #expect(again.status == 0, "\(again.output)")
+        #expect(try content("B/app/log") == content("A/app/log"))
+        try FileKVStore(at: scratch.url.appendingPathComponent("B/app")).close()
+    }
+
+    @Test(
+        "a copy of a tree writes no file into a file store that the source does not have",
+        arguments: ["B", "B/fs", "B/fs/d"])
+    func replaceStoredFiles(destination: String) async throws {
+        let below = String(destination.dropFirst(2))
+        for file in ["fs/a", "fs/d/b", "fs/new"] { try plant("A/\(file)", Data("other".utf8)) }
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("B/fs"))
+        for key in ["a", "d/b"] { try await store.save(Data("text".utf8), to: key) }
+        let before = try files(below: "B")
+        let source = below.isEmpty ? "A" : "A/\(below)"
+        let words = ["tree:\(scratch.path(source))", "tree:\(scratch.path(destination))"]
+        for option in [[], ["--dry-run"]] {
+            let run = try CommandRun(["copy"] + words + option)
+            #expect(run.status != 0 && run.output.contains("file store"), "\(run.status) \(run.output)")
+            #expect(try files(below: "B") == before)
+        }
+    }
+
+    @Test("copy --delete lists every store that it keeps, of whatever kind")
+    func deleteListsKeptStores() throws {
+        try plant("A/file", Data("x".utf8))
+        try makeStore("B/kv")
+        try makeStore("B/deep/kv")
+        let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))", "--delete", "--json"]
+        let run = try CommandRun(words)
+        #expect(run.status == 2, "\(run.status) \(run.output)")
+        let skipped = try run.rows().filter { $0["action"] as? String == "skip" }.compactMap { $0["key"] as? String }
+        #expect(skipped.sorted() == ["deep/kv", "kv"])
+    }
+
     // MARK: Backups
 
     @Test("a backup contains every file that an app has stored, whatever its name")

@@ -152,10 +152,22 @@ struct LocalFilePlace: FilePlace {
             try target.prepare(parent, like: nil)
             let directory = try target.openDirectory(parent)
             defer { fileSystem.discard(directory) }
+            try requireNoStore(in: directory, name)
             try await PartialFile(of: Array("\(key)\n\(file.identity)".utf8), in: directory, on: fileSystem)
                 .finish(file, as: name, isExpected: isPresent)
         }
         try target.includeInFlush(parent)
+    }
+
+    /// Throws if a file of an ordinary directory belongs to a store there: a server has no such stores.
+    private func requireNoStore(in directory: Descriptor, _ name: POSIXPath) throws {
+        let scope = try StoreScope(of: directory, on: fileSystem)
+        guard scope.store != .none else { return }
+        var isContent = !scope.isUnknown && !scope.store.hasNestedKeys
+        if isContent, try fileSystem.exists(name, at: directory, followsSymbolicLinks: false) {
+            isContent = try scope.role(of: name, at: directory, on: fileSystem) == .content
+        }
+        guard isContent else { throw PresentStore(text: scope.store.text ?? "") }
     }
 
     private func save(_ file: any CopiedFile, in store: DiskFileStore, as key: String) async throws {
@@ -178,6 +190,14 @@ struct LocalFilePlace: FilePlace {
     func delete(_ key: String) async throws { try await target.delete(POSIXPath(key)) }
 
     func finish() throws { try target.finish() }
+}
+
+/// A file was not written, because its name belongs to a store in the destination.
+struct PresentStore: Error, CustomStringConvertible {
+    /// The kinds of the store in words.
+    let text: String
+
+    var description: String { "the destination has a store there: \(text)" }
 }
 
 /// A file store with the streamed contents and listings that the commands need.

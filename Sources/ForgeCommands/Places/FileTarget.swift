@@ -1,5 +1,6 @@
 import ForgeStorage
 import Foundation
+import Synchronization
 import SystemPackage
 
 /// The destination of a copy of files: a file store, or an ordinary directory.
@@ -9,6 +10,7 @@ struct FileTarget: Sendable {
     let store: DiskFileStore?
     private let fileSystem = SystemFileSystem()
     private let flush = BulkFlush()
+    private let locks = TargetStoreLocks()
 
     init(_ home: Home) throws {
         root = try POSIXPath(home.url)
@@ -61,6 +63,38 @@ struct FileTarget: Sendable {
     func identity(of item: POSIXPath) -> DirectoryIdentity? { Ancestry.identity(of: root.appending(item)) }
 
     // MARK: Writing
+
+    /// Whether a store in the destination is a copy of one in the source: the source has a store of the same kinds at
+    /// the same path. A store that the source does not have is kept whole.
+    func isMirrored(_ store: POSIXPath, in source: ConfinedDirectory) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            let owner = try StoreScope(at: root.appendingIfAny(store), on: fileSystem).owner
+            return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(owner)
+        } catch {
+            guard error.errno.isDisappearance || Self.isTaken(error) else { throw error }
+            return false
+        }
+    }
+
+    /// The path of the nearest directory at or above another one, below the root, that is the root of a store; nil if
+    /// there is none.
+    func storeRoot(above directory: POSIXPath) throws(FileSystemError) -> POSIXPath? {
+        var path = directory
+        while true {
+            if try StoreScope(at: root.appendingIfAny(path), on: fileSystem).isRoot { return path }
+            guard !path.isEmpty else { return nil }
+            path = path.splitLast().parent
+        }
+    }
+
+    /// Locks the key-value store in a directory of an ordinary tree until the copy has ended, because files of it are
+    /// replaced; returns false if another process has the store open. Has no effect where there is no such store.
+    func lockStore(in directory: POSIXPath, of scope: StoreScope) throws(FileSystemError) -> Bool {
+        guard scope.owner.contains(.keyValue),
+            try fileSystem.exists(root.appendingIfAny(directory).appending(FileKVStore.logName))
+        else { return true }
+        return try locks.take(directory) { () throws(FileSystemError) in try openDirectory(directory) }
+    }
 
     /// Registers the file system of a directory for the flush at the end, if the directory exists.
     func includeInFlush(_ directory: POSIXPath) throws(FileSystemError) {
@@ -151,6 +185,44 @@ struct FileTarget: Sendable {
     ) throws(FileSystemError) {
         guard !parent.isEmpty else { return try body(root) }
         try fileSystem.withDirectory(parent, at: root, resolution: Self.below, body)
+    }
+}
+
+/// The locks of the key-value stores in a destination whose files are replaced. All are held until the copy has ended,
+/// with two descriptors each: several tasks copy files of one directory.
+private final class TargetStoreLocks: Sendable {
+    private enum Lock {
+        case held(StoreLock, directory: Descriptor)
+        case inUse
+    }
+
+    private let locks = Mutex<[POSIXPath: Lock]>([:])
+
+    deinit {
+        for case .held(_, let directory) in locks.withLock({ Array($0.values) }) {
+            SystemFileSystem().discard(directory)
+        }
+    }
+
+    /// Locks the store in a directory, unless that was done before; returns false if another process has it open.
+    func take(
+        _ path: POSIXPath, opening: () throws(FileSystemError) -> Descriptor
+    ) throws(FileSystemError) -> Bool {
+        try locks.withLock { (locks) throws(FileSystemError) in
+            if locks[path] == nil { locks[path] = try Self.lock(opening()) }
+            if case .held = locks[path] { return true }
+            return false
+        }
+    }
+
+    private static func lock(_ directory: Descriptor) throws(FileSystemError) -> Lock {
+        do throws(FileSystemError) {
+            return .held(try SystemFileSystem().lockKVStore(directory), directory: directory)
+        } catch {
+            SystemFileSystem().discard(directory)
+            guard error.operation == .lock, error.errno == .resourceTemporarilyUnavailable else { throw error }
+            return .inUse
+        }
     }
 }
 

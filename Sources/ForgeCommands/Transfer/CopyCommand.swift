@@ -17,9 +17,9 @@ private let discussion = """
     tree is read and written without following links below it.
 
     A store within the tree of a destination is kept as a whole, or is a copy of one in the source: its files are \
-    replaced, and with --delete removed, only if the source has a store of the same kinds at the same path. Its lock and \
-    journal always stay. What is kept of a store that the source does not have is listed, and the exit status is 2. No \
-    output is written over a file of a store.
+    replaced, and with --delete removed, only if the source has a store of the same kinds at the same path. A \
+    key-value store that another process has open is not replaced. Locks and journals always stay. What is kept of a store that the source does not have is listed, and the exit status is 2. \
+    json:FILE is refused in the directory of a store, also as a new file.
 
     Files and new directories of a tree have the permissions of the source's when they are written, without special \
     bits; permissions alone are not compared. Of extended attributes, those that file stores have set are copied.

@@ -26,10 +26,17 @@ struct FileGroupCopy {
         let attributes: [String: String]
     }
 
-    /// The store scope of the directory in the target; nil until it is needed.
-    private var targetScope: StoreScope?
-    /// The stores of the directory in the source; nil until they are needed.
-    private var sourceOwner: DirectoryOwner?
+    /// The store of the directory in the target; nil until it is needed.
+    private var targetStore: TargetStore?
+
+    /// A store in an ordinary directory, of which the directory of the group is a part.
+    private struct TargetStore {
+        let scope: StoreScope
+        /// Whether the source has a store of the same kinds at the same path.
+        var isMirrored = false
+        /// Whether another process has the key-value store open.
+        var isInUse = false
+    }
 
     /// Short files, to be stored in one batch.
     private var batch: [ShortFile] = []
@@ -91,6 +98,7 @@ struct FileGroupCopy {
         if let reason = try refusal(of: name) {
             return try log.record(.fail, path.shown, reason: reason)
         }
+        if try isBookkeeping(name) { return }
         let action = present == nil ? TransferLog.Action.copy : .replace
         guard !arguments.dryRun else { return try log.record(action, path.shown, bytes: size) }
         guard let store = target.store else {
@@ -109,19 +117,40 @@ struct FileGroupCopy {
     }
 
     /// The reason why a file is not written to an ordinary directory: its name belongs to a store in the destination
-    /// that the source does not have there. Nil if it is written.
+    /// that the source does not have there, or that another process has open. Nil if it is written.
     private mutating func refusal(of name: POSIXPath) throws -> String? {
-        guard case .success(let directory) = targetDirectory else { return nil }
-        if targetScope == nil {
-            targetScope = try StoreScope(at: target.root.appendingIfAny(group.directory), on: fileSystem)
+        guard target.store == nil, case .success(let directory) = targetDirectory else { return nil }
+        let store = try targetStore ?? openTargetStore(directory)
+        targetStore = store
+        guard store.scope.store != .none else { return nil }
+        if store.isInUse { return "the store there is in use by another process" }
+        if store.isMirrored { return nil }
+        // Every file below the root of a store with nested keys is one of the store.
+        let isContent =
+            try !store.scope.isUnknown && !store.scope.store.hasNestedKeys
+            && isContent(name, at: directory, of: store.scope)
+        return isContent ? nil : "\(PresentStore(text: store.scope.store.text ?? ""))"
+    }
+
+    private func openTargetStore(_ directory: Descriptor) throws(FileSystemError) -> TargetStore {
+        var store = TargetStore(scope: try StoreScope(of: directory, on: fileSystem))
+        guard store.scope.store != .none, let root = try target.storeRoot(above: group.directory) else { return store }
+        store.isMirrored = try target.isMirrored(root, in: source)
+        if store.isMirrored, !arguments.dryRun {
+            store.isInUse = try !target.lockStore(in: group.directory, of: store.scope)
         }
-        guard let scope = targetScope, scope.isRoot || scope.isUnknown else { return nil }
-        if sourceOwner == nil {
-            sourceOwner = try StoreScope(at: source.path.appendingIfAny(group.directory), on: fileSystem).owner
+        return store
+    }
+
+    /// Whether a file is one that only running processes of a store need, such as a lock or a journal: it stays.
+    private func isBookkeeping(_ name: POSIXPath) throws(FileSystemError) -> Bool {
+        guard let scope = targetStore?.scope, scope.store != .none, case .success(let directory) = targetDirectory
+        else { return false }
+        do throws(FileSystemError) {
+            return try [.bookkeeping, .temporary].contains(scope.role(of: name, at: directory, on: fileSystem))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return false
         }
-        if sourceOwner?.includes(scope.owner) == true { return nil }
-        let isContent = try !scope.isUnknown && isContent(name, at: directory, of: scope)
-        return isContent ? nil : "the destination has a store there: \(scope.store.text ?? "")"
     }
 
     /// Whether a file does not belong to a store, or does not exist.

@@ -228,34 +228,17 @@ struct FileTransfer {
         var walk = StoreWalk(try ConfinedDirectory(target.root), except: sourceIdentity)
         while let entry = try walk.nextFile(ofStore: target.store != nil) {
             try Interruption.check()
+            if target.store == nil, let store = entry.root {
+                let isMirrored = try mirrored[store] ?? target.isMirrored(store, in: source)
+                if mirrored.updateValue(isMirrored, forKey: store) == nil, !isMirrored { kept(store) }
+                if !isMirrored { continue }
+            }
             guard entry.status.type == .regular, target.store == nil || entry.path.isKey,
                 try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false),
                 try entry.path.splitLast().name.isLeftover
                     ? target.isAbandoned(entry.path) : walk.role(of: entry).isDeletedWhenMissing
             else { continue }
-            if target.store == nil, let store = entry.root {
-                guard let isMirrored = mirrored[store] else {
-                    let isMirrored = try isMirrored(store)
-                    mirrored[store] = isMirrored
-                    if isMirrored { other(entry.path) } else { kept(store) }
-                    continue
-                }
-                if !isMirrored { continue }
-            }
             other(entry.path)
-        }
-    }
-
-    /// Whether a store in the destination is a copy of one in the source: the source has a store of the same kinds at
-    /// the same path. A store that the source does not have is kept whole.
-    private func isMirrored(_ store: POSIXPath) throws -> Bool {
-        let fileSystem = SystemFileSystem()
-        do throws(FileSystemError) {
-            let owner = try StoreScope(at: target.root.appendingIfAny(store), on: fileSystem).owner
-            return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(owner)
-        } catch {
-            guard error.errno.isDisappearance || FileTarget.isTaken(error) else { throw error }
-            return false
         }
     }
 
@@ -293,6 +276,8 @@ struct FileTransfer {
             guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey,
                 !log.isLeftOut(entry.path.shown)
             else { continue }
+            // The destination keeps its own.
+            if !isStore, try walk.role(of: entry) == .bookkeeping { continue }
             do {
                 if try isEqual(entry.path) {
                     try log.record(.verify, entry.path.shown)

@@ -157,7 +157,7 @@ struct ServerFileTransfer {
 
     private static func isAboutTheItem(_ error: any Error) -> Bool {
         switch error {
-        case is SourceFailure, is CopyDamage: true
+        case is SourceFailure, is CopyDamage, is PresentStore: true
         case let error as FileStoreError:
             switch error.code {
             case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable, .notFound,

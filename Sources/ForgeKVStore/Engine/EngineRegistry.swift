@@ -219,12 +219,7 @@ final class StoreHandle: Sendable {
             try fileSystem.requireFree(directory, for: .keyValue)
             switch options.sharing {
             case .exclusive:
-                let own = try StoreLock(.exclusive, at: directory, on: fileSystem)
-                guard try SharedPage.user(at: directory, on: fileSystem, options.processes) == nil else {
-                    throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
-                }
-                try fileSystem.lockStoreDirectory(directory, .exclusive)
-                lock = Mutex(own)
+                lock = Mutex(try fileSystem.lockKVStore(directory, options.processes))
                 sharing = nil
             case .shared:
                 lock = Mutex(nil)

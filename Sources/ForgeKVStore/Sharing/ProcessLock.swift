@@ -1,4 +1,4 @@
-import ForgeFileSystem
+package import ForgeFileSystem
 import Foundation
 import Synchronization
 import SystemPackage
@@ -168,6 +168,20 @@ final class ProcessLock: Sendable {
 }
 
 extension POSIXFileSystem {
+    /// Locks a key-value store for one process: `#lock`, and the directory for as long as it is open.
+    ///
+    /// - Throws: ``FileSystemError``: `EAGAIN`, if the store is open elsewhere, exclusively or shared.
+    package func lockKVStore(
+        _ directory: Descriptor, _ processes: ProcessTable = .system
+    ) throws(FileSystemError) -> StoreLock {
+        let lock = try StoreLock(.exclusive, at: directory, on: self)
+        guard try SharedPage.user(at: directory, on: self, processes) == nil else {
+            throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
+        }
+        try lockStoreDirectory(directory, .exclusive)
+        return lock
+    }
+
     /// Locks or unlocks the directory of a store without waiting, besides `#lock`, so that the store stays locked if
     /// another program removes `#lock`.
     ///
