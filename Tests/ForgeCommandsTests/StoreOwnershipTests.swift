@@ -333,6 +333,26 @@ struct StoreOwnershipTests {
         try FileKVStore(at: scratch.url.appendingPathComponent("B/app")).close()
     }
 
+    @Test("a copy of a tree keeps the lock of a store in the destination, and creates one that is missing")
+    func locksStay() throws {
+        try makeStore("A/app")
+        let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))", "--verify"]
+        #expect(try CommandRun(words).status == 0)
+        let lock = scratch.path("B/app/#lock")
+        let inode = try FileManager.default.attributesOfItem(atPath: lock)[.systemFileNumber] as? Int
+        try makeStore("A/app", keys: 4)
+        try plant("A/app/#lock", Data("1\n          ".utf8))
+        let run = try CommandRun(words)
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        #expect(try FileManager.default.attributesOfItem(atPath: lock)[.systemFileNumber] as? Int == inode)
+        #expect(try content("B/app/log") == content("A/app/log"))
+        try FileManager.default.removeItem(atPath: lock)
+        try makeStore("A/app", keys: 5)
+        #expect(try CommandRun(words).status == 0)
+        #expect(try content("B/app/log") == content("A/app/log"))
+        try FileKVStore(at: scratch.url.appendingPathComponent("B/app")).close()
+    }
+
     @Test(
         "a copy of a tree writes no file into a file store that the source does not have",
         arguments: ["B", "B/fs", "B/fs/d"])
