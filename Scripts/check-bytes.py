@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fails if keys, names or paths may be split or compared by Character in what ships.
+"""Fails if keys, names or paths may be split or compared by Character, or parsed by Foundation, in what ships.
 
 Swift's `split`, `hasPrefix`, `hasSuffix`, `dropLast` and `contains` of a String work on Characters, which can join a
-slash and its neighbours, and equal Strings can differ in their bytes. Sources/ForgeFileSystem/NameBytes.swift has the
-operations on bytes. Texts that no user names may use the others; each such line is listed in Scripts/check-bytes.txt
+slash and its neighbours, and equal Strings can differ in their bytes. Foundation's paths expand `~`, resolve `..` in the
+text and lose bytes that are not UTF-8. EscapedName.swift and POSIXPath.swift in
+Sources/ForgeFileSystem have the operations on bytes; `URL(POSIXPath)` makes the URL of a path. Texts that no user names may use the others; each such line is listed in Scripts/check-bytes.txt
 with its reason:
 
     FILE | PART OF THE LINE | REASON
@@ -19,6 +20,8 @@ RINGS = re.compile(r"^(ForgeStorageTesting|ForgeCrashTesting|ForgeTestTraits|For
 FORBIDDEN = re.compile(
     r"(?<!utf8)\.has(Prefix|Suffix)\(|\.split\((separator: \"|whereSeparator: \\\.)|components\(separatedBy"
     r"|String\([\w.$]+\.drop(Last|First)\(|(?<!utf8)(?<!bytes)\.contains\(\"|\bSet<String>"
+    r"|\bURL\((filePath|fileURLWithPath):|\bFilePath\((\w+\.)*(path|absoluteString)\b|\bas NSString\)\.|NSString\([^)]*\)\."
+    r"|tilde(In)?Path|TildeInPath|\bstandardized(FileURL)?\b|\bstandardize\(|resolv(e|ing)SymlinksInPath"
 )
 
 
@@ -55,10 +58,10 @@ def main():
         if not used:
             failures.append(f"check-bytes.txt: no line of {name} needs the entry {part}")
     if failures:
-        print("Use the operations of NameBytes.swift on keys, names and paths, or list the line:", file=sys.stderr)
+        print("Use the operations of EscapedName.swift and POSIXPath.swift on names and paths, or list the line:", file=sys.stderr)
         print("\n".join(failures), file=sys.stderr)
         sys.exit(1)
-    print("no key, name or path is split or compared by Character")
+    print("no key, name or path is split or compared by Character, or parsed by Foundation")
 
 
 main()

@@ -156,7 +156,9 @@ extension String {
 extension POSIXPath {
     /// The path of a file URL, with every percent escape decoded exactly once, without its final slash.
     ///
-    /// The slash marks the URL of a directory (`URL.hasDirectoryPath`), and does not mean that a link is followed.
+    /// The slash marks the URL of a directory (`URL.hasDirectoryPath`), and does not mean that a link is followed. The
+    /// path of a relative URL is appended to the directory of its base, and `..` is kept: `URL.absoluteURL` would remove
+    /// it with the component before it, which may be a link (RFC 3986 section 5.2.4, `path_resolution(7)`).
     ///
     /// Foundation's own conversions keep `%00` as text and turn bytes that are not UTF-8 into an empty path, so the
     /// decoding is done here (RFC 3986 section 2.1, RFC 8089).
@@ -165,58 +167,104 @@ extension POSIXPath {
     ///   NUL, or an invalid escape.
     public init(_ url: URL) throws(FileSystemError) {
         let absolute = url.absoluteURL
-        let text = absolute.absoluteString
-        func invalid() -> FileSystemError { FileSystemError(.resolve, .invalidArgument, path: POSIXPath(text)) }
+        func invalid() -> FileSystemError {
+            FileSystemError(.resolve, .invalidArgument, path: POSIXPath(absolute.absoluteString))
+        }
         guard absolute.isFileURL else { throw invalid() }
         if let host = absolute.host(percentEncoded: true), !host.isEmpty, host != "localhost" { throw invalid() }
-        var encoded = Substring(absolute.path(percentEncoded: true)).utf8[...]
+        guard let decoded = Self.decodingPercentEscapes(Self.encodedPath(of: url)), !decoded.contains(0) else {
+            throw invalid()
+        }
+        var path = POSIXPath(decoded)
+        if path.count > 1, decoded.last == UInt8(ascii: "/") { path = POSIXPath(decoded.dropLast()) }
+        self = path
+    }
+
+    /// The percent-encoded path of a URL; that of a relative URL follows the directory of its base.
+    private static func encodedPath(of url: URL) -> String {
+        let path = url.absoluteURL.path(percentEncoded: true)
+        guard let base = url.baseURL,
+            let relative = URLComponents(url: url, resolvingAgainstBaseURL: false)?.percentEncodedPath,
+            let first = relative.utf8.first, first != UInt8(ascii: "/")
+        else { return path }
+        let above = Array(encodedPath(of: base).utf8)
+        guard let slash = above.lastIndex(of: UInt8(ascii: "/")) else { return path }
+        let below = POSIXPath(relative).withoutLeadingDots.bytes
+        return String(decoding: above[...slash] + below, as: UTF8.self)
+    }
+
+    /// The bytes of a text with percent escapes (RFC 3986, section 2.1); nil for an invalid escape, and for an escaped
+    /// slash, which would become a separator.
+    package static func decodingPercentEscapes(_ text: String) -> [UInt8]? {
+        var encoded = Substring(text).utf8[...]
         var decoded: [UInt8] = []
         decoded.reserveCapacity(encoded.count + 1)
         while let byte = encoded.popFirst() {
             guard byte == UInt8(ascii: "%") else {
-                guard byte != 0 else { throw invalid() }
                 decoded.append(byte)
                 continue
             }
-            guard let high = encoded.popFirst()?.hexDigitValue, let low = encoded.popFirst()?.hexDigitValue else {
-                throw invalid()
-            }
-            let value = high << 4 | low
-            guard value != 0, value != UInt8(ascii: "/") else { throw invalid() }
-            decoded.append(value)
+            guard let high = encoded.popFirst()?.hexDigitValue, let low = encoded.popFirst()?.hexDigitValue,
+                high << 4 | low != UInt8(ascii: "/")
+            else { return nil }
+            decoded.append(high << 4 | low)
         }
-        if decoded.count > 1, decoded.last == UInt8(ascii: "/") { decoded.removeLast() }
-        decoded.append(0)
-        self.init(terminated: decoded)
+        return decoded
     }
-}
 
-extension URL {
-    /// The file URL of an absolute path; a relative path is resolved from the process's working directory.
-    ///
-    /// - Parameters:
-    ///   - path: The path, of any bytes.
-    ///   - isDirectory: Whether the URL ends in a slash, as Foundation marks directories.
-    public init(_ path: POSIXPath, isDirectory: Bool = false) {
-        if let text = String(validating: path) {
-            // Foundation expands a leading `~` to a home directory.
-            let literal = path.isAbsolute ? text : "./" + text
-            self.init(filePath: literal, directoryHint: isDirectory ? .isDirectory : .notDirectory)
-            return
-        }
-        var encoded = "file://"
-        for byte in path.bytes {
+    /// The path with every byte escaped that a URL's path cannot contain (RFC 3986, section 3.3).
+    package var percentEncoded: String {
+        var encoded = ""
+        for byte in bytes {
             switch byte {
-            case UInt8(ascii: "/"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
                 UInt8(ascii: "a")...UInt8(ascii: "z"):
+                encoded.unicodeScalars.append(Unicode.Scalar(byte))
+            case _ where "/-._~!$&'()*+,;=:@".utf8.contains(byte):
                 encoded.unicodeScalars.append(Unicode.Scalar(byte))
             default:
                 encoded += byte < 16 ? "%0" : "%"
                 encoded += String(byte, radix: 16, uppercase: true)
             }
         }
+        return encoded
+    }
+
+    /// The path without `.` components at its beginning, which name the directory that the path starts from; empty for
+    /// that directory itself.
+    private var withoutLeadingDots: POSIXPath {
+        let (dot, slash) = (UInt8(ascii: "."), UInt8(ascii: "/"))
+        var rest = bytes
+        while rest.first == dot, rest.count == 1 || rest[rest.startIndex + 1] == slash {
+            rest = rest.dropFirst().drop { $0 == slash }
+        }
+        return POSIXPath(rest)
+    }
+
+    /// The path followed from the process's working directory if it is relative, without any other change: `..` and `~`
+    /// are kept; nil if the path of the working directory is not known, as after that directory was removed.
+    fileprivate var absolute: POSIXPath? {
+        guard !isAbsolute else { return self }
+        guard let directory = sysWorkingDirectory() else { return nil }
+        let path = withoutLeadingDots
+        return path.isEmpty ? directory : directory.appending(path)
+    }
+}
+
+extension URL {
+    /// The file URL of an absolute path; a relative path starts from the process's present working directory.
+    ///
+    /// The bytes are kept: no `..` is resolved, no `~` expanded and nothing normalised. Of a relative path, only `.`
+    /// components at the beginning are left out. If the path of the working directory is not known (`getcwd(3)`), the
+    /// result is no file URL, and every call that receives it fails with `EINVAL`.
+    ///
+    /// - Parameters:
+    ///   - path: The path, of any bytes.
+    ///   - isDirectory: Whether the URL ends in a slash, as Foundation marks directories.
+    public init(_ path: POSIXPath, isDirectory: Bool = false) {
+        var encoded = path.absolute.map { "file://" + $0.percentEncoded } ?? "relative:" + path.percentEncoded
         if isDirectory, !encoded.hasByteSuffix("/") { encoded += "/" }
+        // The text has only characters that a URL may contain, so that the alternative is never used.
         self = URL(string: encoded) ?? URL(filePath: String(path))
     }
 }

@@ -82,7 +82,7 @@ struct UsageMessage {
     }
 }
 
-/// Requires a non-empty path: Foundation treats an empty path as the current directory.
+/// Requires a non-empty path on this machine: an empty one would mean the working directory.
 ///
 /// - Parameters:
 ///   - path: The argument; nil if it was not given.

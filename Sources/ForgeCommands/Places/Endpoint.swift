@@ -47,7 +47,7 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
     static func directory(_ argument: String, _ scheme: Scheme) throws(ValidationError) -> URL {
         guard let home = Home(argument: argument), !home.scheme.isServer else {
             try requirePath(argument, of: "store")
-            return URL(fileURLWithPath: argument)
+            return URL(POSIXPath(argument))
         }
         guard home.scheme == scheme else {
             throw ValidationError(
@@ -67,7 +67,7 @@ struct Home: Hashable, Sendable, ExpressibleByArgument {
     var isStandardStream: Bool { scheme == .json && path == "-" }
 
     /// The URL of the local file or directory.
-    var url: URL { URL(fileURLWithPath: path) }
+    var url: URL { URL(POSIXPath(path)) }
 
     /// The argument, as it was written.
     var text: String { "\(scheme.rawValue):\(path)" }

@@ -56,9 +56,9 @@ enum KeyValueSource {
 
     private static func openFile(_ home: Home) throws -> FileDescriptor {
         do {
-            return try FileDescriptor.open(FilePath(home.url.path), .readOnly)
-        } catch let error as Errno {
-            throw CommandFailure("cannot open \(home.path): \(error.text)")
+            return FileDescriptor(rawValue: try SystemFileSystem().open(POSIXPath(home.url)).rawValue)
+        } catch {
+            throw CommandFailure("cannot open \(home.path): \(error.errno.text)")
         }
     }
 

@@ -37,7 +37,7 @@ struct BackupCommand: ParsableCommand {
     }
 
     func run() throws {
-        let (from, to) = (URL(fileURLWithPath: directory), URL(fileURLWithPath: destination))
+        let (from, to) = (URL(POSIXPath(directory)), URL(POSIXPath(destination)))
         try requireStore("directory", at: from, isDirectory: true)
         guard try !Ancestry(of: POSIXPath(from)).contains(Ancestry(of: POSIXPath(to))) else { throw overlap }
         Interruption.deferInterruption()

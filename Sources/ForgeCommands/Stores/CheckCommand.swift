@@ -80,10 +80,10 @@ struct CheckedDirectory: ParsableArguments {
     /// - Returns: The findings, in the order of their paths.
     /// - Throws: ``CommandFailure`` with the status `notFound` if there are no files.
     func findings(json: Bool) throws -> [StoreFinding] {
-        let root = URL(fileURLWithPath: directory)
+        let root = URL(POSIXPath(directory))
         try requireStore("directory", at: root, isDirectory: true)
         let progress = Progress("files checked", .current(json: json))
-        let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
+        let keys = try keyFile.map { try loadKey(at: URL(POSIXPath($0))) }
         guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
             throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
         }

@@ -30,7 +30,7 @@ struct DiskUsageCommand: ParsableCommand {
     }
 
     func run() throws {
-        let url = URL(fileURLWithPath: directory)
+        let url = URL(POSIXPath(directory))
         try requireStore("directory", at: url, isDirectory: true)
         let (stores, failures) = try DiskUsage.stores(below: POSIXPath(url))
         let total = Summary(

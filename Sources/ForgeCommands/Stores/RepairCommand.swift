@@ -52,7 +52,7 @@ struct RepairCommand: ParsableCommand {
     func run() throws {
         let findings = try stores.findings(json: output.json)
         let repair = StoreRepair(
-            root: try POSIXPath(URL(fileURLWithPath: stores.directory)), isDryRun: dryRun)
+            root: try POSIXPath(URL(POSIXPath(stores.directory))), isDryRun: dryRun)
         var failures: [ExitStatus] = []
         let damaged = findings.filter { $0.state == .damaged }
         for finding in damaged {

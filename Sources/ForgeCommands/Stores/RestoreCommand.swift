@@ -35,7 +35,7 @@ struct RestoreCommand: ParsableCommand {
     }
 
     func run() throws {
-        let url = URL(fileURLWithPath: backup)
+        let url = URL(POSIXPath(backup))
         try requireStore("backup", at: url, isDirectory: true)
         Interruption.deferInterruption()
         let report = BackupReport(dryRun ? "verified" : "restored", json: output.json)
@@ -74,7 +74,7 @@ struct RestoreCommand: ParsableCommand {
     /// Copies the files to a staged directory, compares them with the manifest again, and renames the directory.
     private func copy(_ backup: POSIXPath, _ report: BackupReport) throws {
         let staged = try StagedDirectory(
-            for: try POSIXPath(URL(fileURLWithPath: destination)), keeping: [backup])
+            for: try POSIXPath(URL(POSIXPath(destination))), keeping: [backup])
         let target = try ConfinedDirectory(staged.path)
         let content = try Self.content(of: backup)
         let flush = BulkFlush()

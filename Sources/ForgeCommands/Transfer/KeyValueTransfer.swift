@@ -54,7 +54,7 @@ struct KeyValueTransfer {
 
     /// Whether two paths lead to the same directory or file, or are equal.
     private static func isSamePlace(_ one: URL, _ other: URL) throws -> Bool {
-        let paths = (try POSIXPath(one.standardizedFileURL), try POSIXPath(other.standardizedFileURL))
+        let paths = (try POSIXPath(one), try POSIXPath(other))
         guard paths.0 != paths.1 else { return true }
         guard let identity = Ancestry.identity(of: paths.0) else { return false }
         return identity == Ancestry.identity(of: paths.1)

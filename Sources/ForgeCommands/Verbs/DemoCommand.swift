@@ -35,8 +35,8 @@ struct DemoCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let content = try DemoContent(avatarFile: avatar.map { URL(fileURLWithPath: $0) })
-        let place = try DemoDirectory(at: URL(fileURLWithPath: directory))
+        let content = try DemoContent(avatarFile: avatar.map { URL(POSIXPath($0)) })
+        let place = try DemoDirectory(at: URL(POSIXPath(directory)))
         if readBack { return try await readEverythingBack(place.url, content) }
 
         let isLoggedIn = try await withStory(place.url, content) { try $0.isLoggedIn() }

@@ -39,7 +39,7 @@ struct FileCommand: AsyncParsableCommand {
             Interruption.deferInterruption()
             try await Interruption.cancelling { [key, json] in
                 let content = try await files.content(of: key)
-                let file = try OutputFile(at: POSIXPath(URL(fileURLWithPath: output)), named: output)
+                let file = try OutputFile(at: POSIXPath(URL(POSIXPath(output))), named: output)
                 var count = 0
                 for try await part in content {
                     try Interruption.check()
@@ -73,7 +73,7 @@ struct FileCommand: AsyncParsableCommand {
             let files = try store.open(mustExist: false)
             try store.requireNoOtherStoreFile(at: key)
             if let file {
-                try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
+                try await files.copy(from: URL(POSIXPath(file)), to: key, overwrite: !new)
             } else {
                 try await files.write(key, if: new ? .absent : .always) { writer in
                     while let chunk = try StandardInput.readChunk() { try await writer.write(chunk) }

@@ -90,7 +90,7 @@ struct VaultArguments: ParsableArguments {
     @Option(help: ArgumentHelp("The file that holds the vault's key.", valueName: "file"))
     var keyFile: String
 
-    private var keyFileURL: URL { URL(fileURLWithPath: keyFile) }
+    private var keyFileURL: URL { URL(POSIXPath(keyFile)) }
 
     func validate() throws {
         try requirePath(path, of: "vault")
@@ -99,25 +99,25 @@ struct VaultArguments: ParsableArguments {
 
     /// Opens an existing vault with an existing key file, for reading.
     func open() throws -> VaultCrypt {
-        try requireStore("vault", at: URL(fileURLWithPath: path))
+        try requireStore("vault", at: URL(POSIXPath(path)))
         let key = try loadKey(at: keyFileURL)
-        return try VaultCrypt(at: URL(fileURLWithPath: path), key: key)
+        return try VaultCrypt(at: URL(POSIXPath(path)), key: key)
     }
 
     /// Opens the vault with a key that is durable, creating the key file if it is missing.
     func openForWriting() throws -> VaultCrypt {
-        try VaultCrypt(at: URL(fileURLWithPath: path), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
+        try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
 
     /// Whether the vault exists.
-    func exists() throws -> Bool { try storeExists(at: URL(fileURLWithPath: path)) }
+    func exists() throws -> Bool { try storeExists(at: URL(POSIXPath(path))) }
 
     /// Throws unless vault and key file exist, so that a mistyped path creates neither.
     ///
     /// - Parameter hint: Text appended to the error for a missing vault.
     /// - Throws: ``CommandFailure`` for what is missing, and the error of a key file that cannot be used.
     func requireAll(hint: String = "") throws {
-        try requireStore("vault", at: URL(fileURLWithPath: path), hint: hint)
+        try requireStore("vault", at: URL(POSIXPath(path)), hint: hint)
         _ = try loadKey(at: keyFileURL)
     }
 }

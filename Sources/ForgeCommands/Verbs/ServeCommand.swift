@@ -41,11 +41,11 @@ struct ServeCommand: AsyncParsableCommand {
 
     func run() async throws {
         #if Inspector
-        let root = URL(fileURLWithPath: directory)
+        let root = URL(POSIXPath(directory))
         try requireStore("directory", at: root, isDirectory: true)
         var options = InspectorOptions()
         options.isWritable = write
-        options.vaultKeys = try vaultKey.map { try loadKey(at: URL(fileURLWithPath: $0)) }
+        options.vaultKeys = try vaultKey.map { try loadKey(at: URL(POSIXPath($0))) }
         let inspector = try Inspector(root, options: options)
         do {
             try await inspector.serve(port: Int(port)) { url in

@@ -236,6 +236,17 @@ extension POSIXPath {
     }
 }
 
+/// The path of the working directory; nil if it was removed, or cannot be reached from the root (`getcwd(3)`).
+func sysWorkingDirectory() -> POSIXPath? {
+    var buffer = [CChar](repeating: 0, count: 4096)
+    while unsafe getcwd(&buffer, buffer.count) == nil {
+        guard errno == ERANGE else { return nil }
+        buffer = [CChar](repeating: 0, count: buffer.count * 2)
+    }
+    let path = POSIXPath(buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) })
+    return path.isAbsolute ? path : nil
+}
+
 extension FixedWidthInteger {
     func map<Result>(_ transform: (Self) -> Result) -> Result { transform(self) }
 }

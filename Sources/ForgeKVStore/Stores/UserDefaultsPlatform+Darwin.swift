@@ -28,7 +28,7 @@ extension UserDefaultsPlatform {
         return UserDefaultsMarkerFile(
             path: directory.appending(POSIXPath("forge-user-defaults-\(suite)")), fileSystem: SystemFileSystem()
         ) { path in
-            let url = URL(fileURLWithPath: String(path))
+            let url = URL(path)
             try FileManager.default.createDirectory(
                 at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
             try Data(UserDefaultsName.sentinel.utf8).write(to: url, options: [.atomic, .completeFileProtection])

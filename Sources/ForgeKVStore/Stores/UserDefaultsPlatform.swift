@@ -96,7 +96,7 @@ final class UserDefaultsFile: Sendable {
         #else
         let data: Data
         do {
-            data = try Data(contentsOf: URL(fileURLWithPath: path))
+            data = try Data(contentsOf: URL(POSIXPath(path)))
         } catch CocoaError.fileReadNoSuchFile {
             return .content([:])
         } catch {

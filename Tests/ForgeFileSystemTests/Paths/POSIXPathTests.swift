@@ -82,4 +82,38 @@ struct POSIXPathTests {
         #expect(String(path).hasSuffix("/~x"))
         #expect(path.isAbsolute)
     }
+
+    @Test(
+        "a relative path is appended to the working directory, and nothing in it is resolved",
+        arguments: [
+            ("link/../x", "/link/../x"), ("~/x", "/~/x"), ("~root", "/~root"), ("./~", "/~"), (".", ""),
+            ("././x", "/x"),
+            ("../x", "/../x"), ("a//b", "/a//b"), (".x", "/.x"), ("x/.", "/x/."), ("\u{FEFF}x", "/\u{FEFF}x"),
+        ])
+    func relativePaths(text: String, below: String) throws {
+        let directory = POSIXPath(FileManager.default.currentDirectoryPath)
+        let expected = POSIXPath(directory.bytes + below.utf8)
+        #expect(try POSIXPath(URL(POSIXPath(text))) == expected)
+        #expect(try POSIXPath(URL(POSIXPath(text), isDirectory: true)) == expected)
+    }
+
+    @Test(
+        "`..` in a relative URL is kept, as the component before it may be a link",
+        arguments: [
+            ("link/../x", "/link/../x"), ("./link/../x", "/link/../x"), (".", ""), ("x%y", "/x%y"), ("../x", "/../x"),
+        ])
+    func relativeURLs(text: String, below: String) throws {
+        let directory = POSIXPath(FileManager.default.currentDirectoryPath)
+        #expect(try POSIXPath(URL(fileURLWithPath: text)) == POSIXPath(directory.bytes + below.utf8))
+        let base = URL(fileURLWithPath: text, relativeTo: URL(fileURLWithPath: "/base/", isDirectory: true))
+        #expect(try POSIXPath(base) == POSIXPath("/base" + below))
+    }
+
+    @Test("a path of any ASCII characters has the URL that Foundation makes of an absolute path")
+    func likeFoundation() {
+        for byte in UInt8(0x20)...0x7E where byte != UInt8(ascii: ";") {
+            let path = POSIXPath([UInt8(ascii: "/"), UInt8(ascii: "a"), byte])
+            #expect(URL(path) == URL(filePath: String(path), directoryHint: .notDirectory) || byte == 0x2F, "\(path)")
+        }
+    }
 }
