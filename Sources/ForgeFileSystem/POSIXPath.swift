@@ -113,16 +113,18 @@ extension POSIXPath: ExpressibleByStringLiteral {
 }
 
 extension POSIXPath: CustomStringConvertible {
-    /// The path as readable text: control bytes and bytes that are not UTF-8 are shown as `\xNN`.
+    /// The path as one line of text that differs from that of every other path.
+    ///
+    /// A backslash is doubled. Bytes that are not UTF-8 are shown as `\xNN`, and so are those of characters that control
+    /// a terminal, reorder text or have no form (the general categories Cc, Cf, Cn, Co, Zl and Zp).
     public var description: String {
         var text = ""
         var rest = bytes
         while let byte = rest.first {
             var decoder = UTF8()
             var iterator = rest.makeIterator()
-            if case .scalarValue(let scalar) = decoder.decode(&iterator), scalar.properties.generalCategory != .control
-            {
-                text.unicodeScalars.append(scalar)
+            if case .scalarValue(let scalar) = decoder.decode(&iterator), scalar.isVisible {
+                text += scalar == "\\" ? "\\\\" : String(scalar)
                 rest = rest.dropFirst(UTF8.width(scalar))
             } else {
                 let digits = String(byte, radix: 16)
@@ -131,6 +133,15 @@ extension POSIXPath: CustomStringConvertible {
             }
         }
         return text
+    }
+}
+
+extension Unicode.Scalar {
+    fileprivate var isVisible: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned: false
+        default: true
+        }
     }
 }
 
@@ -172,9 +183,9 @@ extension POSIXPath {
         }
         guard absolute.isFileURL else { throw invalid() }
         if let host = absolute.host(percentEncoded: true), !host.isEmpty, host != "localhost" { throw invalid() }
-        guard let decoded = Self.decodingPercentEscapes(Self.encodedPath(of: url)), !decoded.contains(0) else {
-            throw invalid()
-        }
+        guard let decoded = Self.decodingPercentEscapes(Self.encodedPath(of: url), refusing: "/"),
+            !decoded.contains(0)
+        else { throw invalid() }
         var path = POSIXPath(decoded)
         if path.count > 1, decoded.last == UInt8(ascii: "/") { path = POSIXPath(decoded.dropLast()) }
         self = path
@@ -194,8 +205,8 @@ extension POSIXPath {
     }
 
     /// The bytes of a text with percent escapes (RFC 3986, section 2.1); nil for an invalid escape, and for an escaped
-    /// slash, which would become a separator.
-    package static func decodingPercentEscapes(_ text: String) -> [UInt8]? {
+    /// `refused` character, such as a slash, which would become a separator.
+    package static func decodingPercentEscapes(_ text: String, refusing refused: Unicode.Scalar? = nil) -> [UInt8]? {
         var encoded = Substring(text).utf8[...]
         var decoded: [UInt8] = []
         decoded.reserveCapacity(encoded.count + 1)
@@ -204,9 +215,10 @@ extension POSIXPath {
                 decoded.append(byte)
                 continue
             }
-            guard let high = encoded.popFirst()?.hexDigitValue, let low = encoded.popFirst()?.hexDigitValue,
-                high << 4 | low != UInt8(ascii: "/")
-            else { return nil }
+            guard let high = encoded.popFirst()?.hexDigitValue, let low = encoded.popFirst()?.hexDigitValue else {
+                return nil
+            }
+            guard refused.map({ $0.value != UInt32(high << 4 | low) }) ?? true else { return nil }
             decoded.append(high << 4 | low)
         }
         return decoded

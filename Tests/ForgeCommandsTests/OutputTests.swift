@@ -138,6 +138,36 @@ struct ControlCharacterTests {
         #expect("é👩‍👩‍👧 ✓".escapingControls() == "é👩‍👩‍👧 ✓")
     }
 
+    @Test("errors of all stores show a name in the same way, without a character that hides or reorders text")
+    func namesInErrors() throws {
+        let names: [(name: String, shown: String)] = [
+            ("x\u{202E}y", "x\\xe2\\x80\\xaey"), ("\u{200B}#", "\\xe2\\x80\\x8b#"), ("\u{FEFF}b", "\\xef\\xbb\\xbfb"),
+            ("a\nb", "a\\x0ab"), ("a\\x0ab", "a\\\\x0ab"), ("C:\\dir", "C:\\\\dir"), ("é", "é"),
+            ("\u{2028}", "\\xe2\\x80\\xa8"),
+        ]
+        for (name, shown) in names {
+            #expect("\(FileStoreError(.notFound, .load, key: name))".hasPrefix("load \(shown): "))
+            #expect("\(CryptError(.invalidKey, .get, key: name))".hasPrefix("get \"\(shown)\": "))
+            let invalid = #expect(throws: InvalidKey.self) { try RelativeKey("#lock" + name) }
+            #expect("\(try #require(invalid))".hasPrefix("the key #lock\(shown) "))
+            #expect("\(KVStoreError(.conflict, .get, key: name))".hasPrefix("get \"\(shown)\": "))
+            #expect(POSIXPath(name).description == shown)
+        }
+    }
+
+    @Test("tables show different names differently")
+    func namesInTables() throws {
+        let scratch = try Scratch()
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        let names = ["\u{1B}[31m", "\\x1b[31m", "\\\\x1b[31m", "a\u{200B}", "a", "C:\\dir"]
+        for name in names { try store.set(KVKey<Int>(name), value: 1) }
+        try store.close()
+        let output = try CommandRun(["kv", "list", scratch.path("kv")]).output
+        let shown = Set(output.split(separator: "\n").dropFirst(2).compactMap { $0.split(separator: " ").first })
+        #expect(shown.count == names.count, "\(output)")
+        #expect(output.contains("C:\\\\dir "))
+    }
+
     @Test("escaped JSON represents the same value")
     func json() throws {
         let object = ["key\u{9B}\u{7F}": "\u{2028}\u{1B}"]

@@ -180,7 +180,7 @@ import Testing
         #expect(
             calls.map(\.operation) == [.capabilities, .commit, .entry, .commit, .keys, .entries, .changes, .commit])
         #expect(calls.map(\.names) == [[], ["name\n"], ["a"], ["a", "a"], ["p/"], ["q/"], ["r/"], ["a", "a"]])
-        #expect(calls[1].description == "commit \"name\\u{a}\"")
+        #expect(calls[1].description == "commit \"name\\x0a\"")
         var dumped = ""
         dump(calls, to: &dumped)
         #expect(!dumped.contains("secret"))

@@ -19,7 +19,7 @@ import Testing
     @Test(
         "a key describes itself in one line",
         arguments: [
-            ("a", "\"a\""), ("", "\"\""), ("a\nb", "\"a\\u{a}b\""), ("é\u{202E}", "\"é\\u{202e}\""),
+            ("a", "\"a\""), ("", "\"\""), ("a\nb", "\"a\\x0ab\""), ("é\u{202E}", "\"é\\xe2\\x80\\xae\""),
             (String(repeating: "x", count: 81), "\"" + String(repeating: "x", count: 80) + "…\""),
         ])
     func description(_ name: String, _ expected: String) {
@@ -33,7 +33,7 @@ import Testing
             .unavailable(.inputOutput), .set, key: "a\nb", store: "/x/store", underlying: cause)
         #expect(
             "\(error)"
-                == "set \"a\\u{a}b\" in /x/store: unavailable: file system error: \(cause)")
+                == "set \"a\\x0ab\" in /x/store: unavailable: file system error: \(cause)")
         #expect("\(KVStoreError(.noStore, .keys))" == "keys: there is no store")
         #expect(error.code.unavailability == .inputOutput)
         #expect(KVStoreError.Code.damaged.unavailability == nil)

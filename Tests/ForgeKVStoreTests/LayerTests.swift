@@ -161,7 +161,7 @@ struct LayerTests {
         let calls = store.calls
         #expect(calls.map(\.operation) == [.set, .get, .keys, .commit, .set])
         #expect(calls.map(\.names).prefix(4) == [["name\n"], ["a"], [], ["a", "b"]])
-        #expect(calls[0].description == "set \"name\\u{a}\"")
+        #expect(calls[0].description == "set \"name\\x0a\"")
         var dumped = ""
         dump(calls, to: &dumped)
         #expect(!dumped.contains("secret"))

@@ -107,7 +107,7 @@ struct FileCommand: AsyncParsableCommand {
                 if output.json {
                     try StandardOutput.print(line: row)
                 } else {
-                    table.add([row.key, String(row.bytes), row.modified.formatted(.iso8601)])
+                    table.add([POSIXPath(row.key).description, String(row.bytes), row.modified.formatted(.iso8601)])
                 }
             }
             if !output.json { try StandardOutput.print(table.lines) }

@@ -155,7 +155,9 @@ struct KVCommand: AsyncParsableCommand {
                     if lines.utf8.count >= Self.bufferSize { try Self.write(&lines) }
                     return
                 }
-                table.add([key, String(entry.bytes.count), try Self.shown(value).shortened(to: 80)])
+                table.add([
+                    POSIXPath(key).description, String(entry.bytes.count), try Self.shown(value).shortened(to: 80),
+                ])
                 if table.count == Self.rowCount { try StandardOutput.print(table.takeLines()) }
             } foreign: {
                 foreign.append($0.description)

@@ -61,7 +61,7 @@ struct SecretCommand: AsyncParsableCommand {
         func run() throws {
             let names = try vault.open().keys().sorted()
             guard !output.json else { return try names.forEach { try StandardOutput.print(line: ["name": $0]) } }
-            try StandardOutput.print(names)
+            try StandardOutput.print(names.map { POSIXPath($0).description })
         }
     }
 

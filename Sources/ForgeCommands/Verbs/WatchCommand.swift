@@ -46,7 +46,7 @@ struct WatchCommand: AsyncParsableCommand {
             if output.json {
                 try StandardOutput.print(line: Line(action: action, key: key))
             } else {
-                try StandardOutput.print(key.map { "\(action)  \($0)" } ?? action)
+                try StandardOutput.print(key.map { "\(action)  \(POSIXPath($0))" } ?? action)
             }
             left -= 1
             return left > 0

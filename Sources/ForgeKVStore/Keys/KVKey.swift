@@ -1,4 +1,5 @@
 import ForgeCoding
+import ForgeFileSystem
 
 // Memory safety: The second word of a long name is the address of the UTF-8 in `string`, whose storage is immutable,
 // and is used only while `string` is retained. A short name is in the words, of which `count` bytes count.
@@ -233,18 +234,9 @@ extension KeyName: Hashable {
 }
 
 extension KeyName: CustomStringConvertible {
-    /// The name in quotes, truncated to 80 characters, with control characters as `\u{…}`.
+    /// The name in quotes, truncated to 80 characters, with escapes as in `POSIXPath.description`.
     package var description: String {
-        var text = "\""
-        for scalar in string.prefix(80).unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned:
-                text += "\\u{\(String(scalar.value, radix: 16))}"
-            default:
-                text.unicodeScalars.append(scalar)
-            }
-        }
-        return text + (string.count > 80 ? "…\"" : "\"")
+        "\"\(POSIXPath(String(string.prefix(80))))" + (string.count > 80 ? "…\"" : "\"")
     }
 }
 

@@ -45,7 +45,7 @@ final class MirrorCopy: Sendable {
         }
         // Two mirrors would mix their values and positions.
         options.isOnlyUse = true
-        path = place.path.description
+        path = String(place.path)
         store = try FileKVStore(at: place.path, fileSystem: place.fileSystem, options: options)
     }
 
