@@ -1,4 +1,5 @@
 #if Inspector
+import ForgeStorage
 import Foundation
 import HTTPTypes
 import Hummingbird
@@ -37,7 +38,7 @@ final class PageResponder: HTTPResponder {
         if let file { return Self.response(.ok, file.type, file.content) }
         inspector.didReceiveRequest()
         do {
-            let query = Query(request.uri)
+            let query = try Query(request.uri)
             if request.method == .get { return try await get(request.uri.path, query) }
             return try await post(request.uri.path, try await body(of: request))
         } catch is CancellationError {
@@ -100,13 +101,27 @@ struct PageFailure: Error {
 }
 
 /// The parameters of a request.
+///
+/// Decoded here: Foundation drops a U+FEFF at the beginning of a value, which is part of a name, and turns a value that
+/// is not UTF-8 into an empty one.
 struct Query {
-    private let items: [String: String]
+    private var items: [String: String] = [:]
 
-    init(_ uri: URI) {
-        // As the page encodes forms: "+" is a space, and a plus sign is "%2B".
-        let parsed = URLComponents(string: uri.string.replacing("+", with: "%20"))?.queryItems ?? []
-        items = Dictionary(parsed.map { ($0.name, $0.value ?? "") }) { _, last in last }
+    /// - Throws: ``PageFailure`` with the status 400 for an invalid escape, and for escapes that are not UTF-8.
+    init(_ uri: URI) throws(PageFailure) {
+        for parameter in (uri.string.splitAtBytes("?")?.1 ?? "").utf8.split(separator: UInt8(ascii: "&")) {
+            let parts = parameter.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+            items[try Self.decoded(parts[0])] = parts.count > 1 ? try Self.decoded(parts[1]) : ""
+        }
+    }
+
+    /// The text of a field of a form: "+" is a space, and a plus sign is "%2B".
+    private static func decoded(_ field: Substring.UTF8View) throws(PageFailure) -> String {
+        let bytes = field.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 }
+        guard let decoded = POSIXPath.decodingPercentEscapes(String(decoding: bytes, as: UTF8.self)),
+            let text = String(validating: decoded, as: UTF8.self)
+        else { throw PageFailure(.badRequest, "the request has escapes that are not UTF-8") }
+        return text
     }
 
     subscript(name: String) -> String { items[name] ?? "" }

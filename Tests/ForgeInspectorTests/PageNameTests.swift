@@ -1,0 +1,98 @@
+#if Inspector
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeInspector
+
+/// Names that other programs take for one another, in the requests and answers of the page.
+@Suite("names on the page", .timeLimit(.minutes(10))) struct PageNameTests {
+    private let stores: TemporaryStores
+
+    init() throws {
+        stores = try TemporaryStores()
+    }
+
+    private func object(_ answer: ServedPage.Answer) throws -> [String: Any] {
+        #expect(answer.status == 200, "\(answer.body)")
+        return try #require(JSONSerialization.jsonObject(with: Data(answer.body.utf8)) as? [String: Any])
+    }
+
+    /// The rows of a list, each with its `id`, or with its name if it has none, and the name that is shown.
+    private func rows(_ answer: ServedPage.Answer, in member: String) throws -> [(id: String, name: String)] {
+        let rows = try #require(try object(answer)[member] as? [[String: Any]])
+        return try rows.map { row in
+            let name = try #require(row["name"] as? String)
+            return (row["id"] as? String ?? name, name)
+        }
+    }
+
+    /// A text as a form field, with every byte escaped.
+    private func field(_ text: String) -> String {
+        text.utf8.map { "%" + ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    private func add(_ path: POSIXPath, _ key: String, _ value: String) throws {
+        let directory = try POSIXPath(stores.url).appending(path)
+        let store = try FileKVStore(at: URL(directory))
+        try store.set(KVKey<String>(key), value: value)
+        try store.close()
+    }
+
+    private var writable: InspectorOptions {
+        var options = InspectorOptions()
+        options.isWritable = true
+        return options
+    }
+
+    @Test("a leading U+FEFF belongs to a name: of a store, a key, a prefix and a file")
+    func byteOrderMarks() async throws {
+        try add("b", "k", "plain")
+        try add("\u{FEFF}b", "k", "marked")
+        try add("b", "x", "x-plain")
+        try add("b", "\u{FEFF}x", "x-marked")
+        try await DiskFileStore(root: stores.place("files")).save(Data("f-plain".utf8), to: "f")
+        let directory = try POSIXPath(stores.url)
+        try SystemFileSystem().write(Data("f-marked".utf8), to: URL(directory.appending("files/\u{FEFF}f")))
+        let mark = "%EF%BB%BF"
+        try await ServedPage.serving(stores.url, writable) { page in
+            let id = try #require(
+                try await rows(page.get("/api/stores"), in: "stores").first {
+                    $0.name.utf8.count > 1 && $0.name.utf8.last == UInt8(ascii: "b")
+                }
+            ).id
+            #expect(try await page.get("/api/value?store=\(field(id))&key=k").body.contains("marked"))
+            #expect(try await page.get("/api/value?store=b&key=k").body.contains("plain"))
+            #expect(try await page.get("/api/value?store=b&key=\(mark)x").body.contains("x-marked"))
+            #expect(try await page.get("/api/value?store=b&key=x").body.contains("x-plain"))
+            let keys = try await page.get("/api/keys?store=b&prefix=\(mark)&delimiter=/").body
+            #expect(keys.contains("x-marked") && !keys.contains("x-plain"), "\(keys)")
+            #expect(try object(await page.get("/api/file?path=files/\(mark)f"))["text"] as? String == "f-marked")
+            // The mark as the page sends it, unescaped, and escaped.
+            for key in ["\u{FEFF}x", "\\ufeffx"] {
+                let value = try object(await page.get("/api/value?store=b&key=\(mark)x"))
+                let revision = try #require(value["revision"] as? Int)
+                let edit = #"{"store":"b","edits":[{"key":"\#(key)","revision":\#(revision),"json":"\"new\""}]}"#
+                let answer = try await page.post("/api/edits", edit)
+                #expect(answer.status == 200, "\(key): \(answer.body)")
+            }
+            #expect(try await page.get("/api/value?store=b&key=x").body.contains("x-plain"))
+            let edit = #"{"store":"\#(id)","edits":[{"key":"k","revision":1,"json":"\"edited\""}]}"#
+            #expect(try await page.post("/api/edits", edit).status == 200)
+            #expect(try await page.get("/api/value?store=b&key=k").body.contains("plain"))
+        }
+    }
+
+    @Test(
+        "a request whose escapes are no UTF-8 is refused, and is not one for the empty name",
+        arguments: ["key=%FF", "key=%C3", "key=%ED%A0%80", "key=%", "key=%4", "key=%zz", "%FF=", "key=k&text=%FF"])
+    func invalidEscapes(parameters: String) async throws {
+        try add("b", "", "of the empty name")
+        try await ServedPage.serving(stores.url) { page in
+            let answer = try await page.get("/api/value?store=b&\(parameters)")
+            #expect(answer.status == 400, "\(answer.body)")
+            #expect(!answer.body.contains("of the empty name"))
+        }
+    }
+}
+#endif
