@@ -445,10 +445,12 @@ class Checks:
         with Served(self.build, root) as served:
             page = self.open(self.browser, served)
             page.locator("#order").select_option("name")
-            for place in ["kv", "Files"]:
+            keys = ["\\u{202e}txt.exe", "line\\u{a}feed", "a\\u{2066}b", "tab\\u{9}key"]
+            files = ["\\xe2\\x80\\xaetxt.exe", "line\\x0afeed", "a\\xe2\\x81\\xa6b", "tab\\x09key"]
+            for place, shown in [("kv", keys), ("Files", files)]:
                 self.store(page, place)
-                for shown in ["\\u{202e}txt.exe", "line\\u{a}feed", "a\\u{2066}b", "tab\\u{9}key"]:
-                    self.row(page, shown).wait_for()
+                for name in shown:
+                    self.row(page, name).wait_for()
                 self.expect(True, f"shows control characters of names by their numbers: {place}")
             page.close()
 

@@ -17,6 +17,7 @@ public final class Inspector: Sendable {
     struct Summary: Encodable, Sendable {
         struct Store: Encodable, Sendable {
             var kind: FoundStore.Kind
+            var id: String
             var name: String
             var count: Int?
             var revision: UInt64?
@@ -162,7 +163,8 @@ public final class Inspector: Sendable {
     }
 
     private static func event(_ operation: String, _ store: FoundStore) -> Timeline.Event {
-        Timeline.Event(time: Date().timeIntervalSince1970, store: store.name, operation: operation)
+        Timeline.Event(
+            time: Date().timeIntervalSince1970, store: store.name, storeID: store.id, operation: operation)
     }
 
     /// Reads the new records of all logs.
@@ -190,20 +192,20 @@ public final class Inspector: Sendable {
         }
     }
 
-    func keyValueStore(_ name: String) -> KeyValueView? {
-        store(name, [.keyValue]).flatMap { store in state.withLock { $0.keyValue[store.path] } }
+    func keyValueStore(_ id: String) -> KeyValueView? {
+        store(id, [.keyValue]).flatMap { store in state.withLock { $0.keyValue[store.path] } }
     }
 
-    func vault(_ name: String) -> VaultView? {
-        store(name, [.vault]).flatMap { store in state.withLock { $0.vaults[store.path] } }
+    func vault(_ id: String) -> VaultView? {
+        store(id, [.vault]).flatMap { store in state.withLock { $0.vaults[store.path] } }
     }
 
-    func cache(_ name: String) -> FoundStore? { store(name, [.cache, .images]) }
+    func cache(_ id: String) -> FoundStore? { store(id, [.cache, .images]) }
 
-    private func store(_ name: String, _ kinds: [FoundStore.Kind]) -> FoundStore? {
-        state.withLock { state in
-            state.stores.first { kinds.contains($0.kind) && $0.name.utf8.elementsEqual(name.utf8) }
-        }
+    /// The store with an identifier, ``FoundStore/id``; nil also for a text that is none.
+    private func store(_ id: String, _ kinds: [FoundStore.Kind]) -> FoundStore? {
+        guard let path = POSIXPath.decodingPercentEscapes(id, refusing: "/").map({ POSIXPath($0) }) else { return nil }
+        return state.withLock { state in state.stores.first { kinds.contains($0.kind) && $0.path == path } }
     }
 
     var keyValueStores: [KeyValueView] {
@@ -222,7 +224,7 @@ public final class Inspector: Sendable {
             stores: stores.map { store in
                 let known = store.kind == .keyValue ? keyValue[store.path]?.summary : nil
                 return Summary.Store(
-                    kind: store.kind, name: store.name, count: known?.count, revision: known?.revision,
+                    kind: store.kind, id: store.id, name: store.name, count: known?.count, revision: known?.revision,
                     failure: known?.failure, hits: hits[store])
             },
             caches: caches.map { CacheHits($0) })
@@ -256,7 +258,10 @@ final class Timeline: Sendable {
         var number = 0
         /// In seconds since 1970.
         var time: Double
+        /// The shown name of the store, or "files".
         var store: String
+        /// Nil for a file; its name is then escaped already.
+        var storeID: String?
         var operation: String
         var name: String?
         var revision: UInt64?

@@ -94,5 +94,80 @@ import Testing
             #expect(!answer.body.contains("of the empty name"))
         }
     }
+
+    @Test("stores with different names have different identifiers and shown names, which lead to their own values")
+    func storesOfEscapedNames() async throws {
+        let names: [POSIXPath] = [
+            "a\nb", "a\\x0ab", "a\\\\x0ab", POSIXPath([0x64, 0xFF]), "d\\xff", "d\u{FFFD}", "é", "e\u{301}", "a%0Ab",
+            "a\u{202E}", "a", "a\u{200B}", "a\u{FEFF}",
+        ]
+        for (number, name) in names.enumerated() { try add(name, "k", "value-\(number);") }
+        try await ServedPage.serving(stores.url, writable) { page in
+            let found = try await rows(page.get("/api/stores"), in: "stores")
+            #expect(found.count == names.count)
+            #expect(Set(found.map { POSIXPath($0.id) }).count == names.count)
+            #expect(Set(found.map { POSIXPath($0.name) }).count == names.count, "\(found.map(\.name))")
+            var values: Set<String> = []
+            for store in found {
+                let body = try await page.get("/api/value?store=\(field(store.id))&key=k").body
+                values.insert(
+                    try #require(body.split(separator: "value-").last.map { String($0.prefix { $0 != ";" }) }))
+                let edit: [String: Any] = [
+                    "store": store.id, "edits": [["key": "k", "revision": 1, "json": "\"edited\""] as [String: Any]],
+                ]
+                let text = String(decoding: try JSONSerialization.data(withJSONObject: edit), as: UTF8.self)
+                #expect(try await page.post("/api/edits", text).status == 200, "\(store)")
+            }
+            #expect(values == Set(names.indices.map { "\($0)" }))
+        }
+    }
+
+    @Test("files with different names are shown under different names, and lead to their own content")
+    func filesOfEscapedNames() async throws {
+        let names: [POSIXPath] = [
+            "a\nb", "a\\x0ab", POSIXPath([0x64, 0xFF]), "d\\xff", "d\u{FFFD}", "é", "e\u{301}", "a%0Ab", "%", "a b",
+            "+",
+        ]
+        let system = SystemFileSystem()
+        let directory = try POSIXPath(stores.url).appending("d")
+        try system.createDirectory(directory)
+        for (number, name) in names.enumerated() {
+            try system.write(Data("content-\(number)".utf8), to: URL(directory.appending(name)))
+        }
+        try await ServedPage.serving(stores.url) { page in
+            let found = try await rows(page.get("/api/files?path=d"), in: "rows")
+            #expect(Set(found.map { POSIXPath($0.name) }).count == names.count, "\(found.map(\.name))")
+            var contents: Set<String> = []
+            for file in found {
+                let answer = try await page.get("/api/file?path=d/\(field(file.id))")
+                contents.insert(try object(answer)["text"] as? String ?? "")
+            }
+            #expect(contents == Set(names.indices.map { "content-\($0)" }))
+        }
+    }
+
+    @Test("a file of a store is shown if its name begins with # and is a valid key")
+    func numberSigns() async throws {
+        let files = DiskFileStore(root: stores.place("files"))
+        for name in ["#note", "#forge:x", "sub/#note", "#", "#reserve"] {
+            try await files.save(Data("content".utf8), to: name)
+        }
+        try add("kv", "k", "v")
+        try Data("hidden".utf8).write(to: stores.place("#lock-x"))
+        try await ServedPage.serving(stores.url) { page in
+            for name in ["#note", "#forge:x", "sub/#note", "#", "#reserve"] {
+                let path = name.split(separator: "/").map { field(String($0)) }.joined(separator: "/")
+                let file = try object(await page.get("/api/file?path=files/\(path)"))
+                #expect(file["content"] as? String == "plain", "\(name)")
+                #expect(file["text"] as? String == "content", "\(name)")
+            }
+            let own = try FileManager.default.contentsOfDirectory(atPath: stores.place("kv").path)
+                .filter { $0.hasPrefix("#") }
+            #expect(!own.isEmpty)
+            for path in own.map({ "kv/" + field($0) }) + ["%23lock-x"] {
+                #expect(try object(await page.get("/api/file?path=\(path)"))["content"] as? String == "own", "\(path)")
+            }
+        }
+    }
 }
 #endif

@@ -7,6 +7,9 @@ import SystemPackage
 /// No link is followed, no path leaves the directory, and only regular files are opened.
 struct FileTree: Sendable {
     struct Row: Encodable, Sendable {
+        /// The component of a path in a request, percent-encoded.
+        var id: String
+        /// The name as a readable text, which differs from that of every other name.
         var name: String
         var isDirectory: Bool
         var size: Int64
@@ -52,19 +55,23 @@ struct FileTree: Sendable {
                 let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
                 return isLeft == isRight ? left.0 < right.0 : isLeft
             }
+            let scope = try StoreScope(of: descriptor, on: fileSystem)
             var rows: [Row] = []
-            for (name, entry) in entries.dropFirst(offset).prefix(limit) {
-                rows.append(try row(name, entry, at: descriptor))
+            for (_, entry) in entries.dropFirst(offset).prefix(limit) {
+                rows.append(try row(entry, at: descriptor, in: scope))
             }
             return Page(total: entries.count, offset: offset, rows: rows)
         }
     }
 
-    private func row(_ name: String, _ entry: DirectoryEntry, at directory: Descriptor) throws(FileSystemError) -> Row {
+    private func row(
+        _ entry: DirectoryEntry, at directory: Descriptor, in scope: StoreScope
+    ) throws(FileSystemError) -> Row {
+        let (id, name) = (entry.name.percentEncoded, entry.name.description)
         do throws(FileSystemError) {
             let status = try fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
             var row = Row(
-                name: name, isDirectory: status.type == .directory,
+                id: id, name: name, isDirectory: status.type == .directory,
                 size: status.type == .regular ? status.sizeInBytes : 0,
                 modified: status.modified.secondsSince1970)
             guard !row.isDirectory else { return row }
@@ -72,12 +79,12 @@ struct FileTree: Sendable {
             guard status.type == .regular else { return row }
             let (file, _) = try fileSystem.openRegularFile(entry.name, at: directory)
             row.content = try fileSystem.closing(file) { () throws(FileSystemError) in
-                try FileContent(entry.name, of: file, on: fileSystem)
+                try FileContent(entry.name, of: file, in: scope, on: fileSystem)
             }
             return row
         } catch {
             // Removed or replaced since it was listed, or not readable: not a reason to show no other.
-            return Row(name: name, isDirectory: false, size: 0, modified: 0, content: .special)
+            return Row(id: id, name: name, isDirectory: false, size: 0, modified: 0, content: .special)
         }
     }
 
@@ -88,7 +95,8 @@ struct FileTree: Sendable {
         return try root.withParent(of: path) { (directory, name) throws(FileSystemError) in
             let (descriptor, status) = try fileSystem.openRegularFile(name, at: directory)
             return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
-                let content = try FileContent(name, of: descriptor, on: fileSystem)
+                let scope = try StoreScope(of: directory, on: fileSystem)
+                let content = try FileContent(name, of: descriptor, in: scope, on: fileSystem)
                 var preview = Preview(size: status.sizeInBytes, offset: offset, content: content)
                 guard content.isShown else { return preview }
                 let bytes = try fileSystem.readBytes(of: descriptor, at: offset, count: Self.limit)
@@ -100,14 +108,15 @@ struct FileTree: Sendable {
         }
     }
 
-    /// The path of a text from a request; `.` for the directory itself.
+    /// The path of a percent-encoded text from a request; `.` for the directory itself.
     private static func path(_ text: String) throws(FileSystemError) -> POSIXPath {
         guard !text.isEmpty else { return "." }
-        let components = text.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        guard
+        let bytes = POSIXPath.decodingPercentEscapes(text, refusing: "/") ?? []
+        let components = bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        guard !bytes.isEmpty,
             components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) })
         else { throw FileSystemError(.resolve, .invalidArgument, path: POSIXPath(text)) }
-        return POSIXPath(text)
+        return POSIXPath(bytes)
     }
 
     /// The text of bytes without a partial character at the end; nil if they are not UTF-8, or contain a NUL.

@@ -7,9 +7,10 @@ addEventListener("hashchange", () => location.reload());
 
 const $ = id => document.getElementById(id);
 
-/** A name in which control characters, and those that change the direction of a text, are shown by their numbers. */
-const visible = name => name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]/g,
-  character => `\\u{${character.codePointAt(0).toString(16)}}`);
+/** A key in which characters that have no form or change the direction of a text are shown by their numbers, and a
+ *  backslash by two, so that different keys look different. The names of stores and files come in such a form. */
+const visible = name => name.replace(/[\\\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu,
+  character => character === "\\" ? "\\\\" : `\\u{${character.codePointAt(0).toString(16)}}`);
 
 /** An element with properties and children; text becomes text, never markup. */
 function make(tag, properties, ...children) {
@@ -213,8 +214,10 @@ $("list").addEventListener("keydown", event => list.key(event));
 // MARK: What is shown
 
 let summary = { stores: [], caches: [] };
-let shown = null;  // {kind, name}
+let shown = null;  // {kind, id, name}
 let prefix = "";
+/** The shown names of directories and files by their percent-encoded paths. */
+const paths = new Map();
 let isLog = false;
 let opened = null;  // The key or file in the detail.
 const staged = [];
@@ -241,13 +244,13 @@ function entries() {
   return result;
 }
 
-const isSame = (left, right) => left && right && left.kind === right.kind && left.name === right.name;
+const isSame = (left, right) => left && right && left.kind === right.kind && left.id === right.id;
 
 function drawStores() {
   $("stores").replaceChildren(...entries().map(entry => {
     if (entry.heading) return make("li", { className: "heading", role: "presentation" }, entry.heading);
     const mark = entry.failure ? "!" : entry.count !== undefined ? number(entry.count) : entry.kind === "vault" ? "sealed" : "";
-    const item = make("li", { role: "option", title: entry.failure ?? visible(entry.name) }, make("span", {}, visible(entry.name)),
+    const item = make("li", { role: "option", title: entry.failure ?? entry.name }, make("span", {}, entry.name),
       make("span", { className: entry.failure ? "bad" : "quiet" }, mark));
     item.setAttribute("aria-selected", Boolean(isSame(entry, shown)));
     item.addEventListener("click", () => open(entry));
@@ -257,7 +260,7 @@ function drawStores() {
 
 async function loadSummary() {
   summary = await request("/api/stores");
-  $("directory").textContent = visible(summary.directory) + (summary.isPartial ? " (too many files: shown in part)" : "");
+  $("directory").textContent = summary.directory + (summary.isPartial ? " (too many files: shown in part)" : "");
   $("mode").textContent = summary.isWritable ? "writable" : "read-only";
   drawStores();
   const isReading = summary.stores.some(store => store.kind === "keyValue" && store.count === undefined && !store.failure);
@@ -275,7 +278,7 @@ $("stores").addEventListener("keydown", event => {
 });
 
 function open(entry) {
-  shown = { kind: entry.kind, name: entry.name };
+  shown = { kind: entry.kind, id: entry.id, name: entry.name };
   prefix = "";
   isLog = false;
   $("search").value = "";
@@ -286,7 +289,7 @@ function open(entry) {
 }
 
 function draw() {
-  $("title").textContent = shown.name === "." ? "this directory" : visible(shown.name);
+  $("title").textContent = shown.name === "." ? "this directory" : shown.name;
   const isKeyValue = shown.kind === "keyValue";
   $("searching").hidden = $("ordering").hidden = !isKeyValue || isLog;
   $("delimiting").hidden = !isKeyValue || isLog || $("order").value !== "tree";
@@ -303,8 +306,9 @@ function crumbs(separator) {
   const path = count => parts.slice(0, count).map(part => part + separator).join("");
   const go = count => () => { prefix = shown.kind === "files" ? parts.slice(0, count).join("/") : path(count); draw(); };
   $("crumbs").hidden = false;
+  const name = index => shown.kind === "files" ? paths.get(parts.slice(0, index).join("/")).split("/").at(-1) : visible(parts[index - 1]);
   $("crumbs").replaceChildren(...["all", ...parts].map((part, index) =>
-    make("button", { type: "button", onclick: go(index) }, visible(part + (index ? separator : "")))));
+    make("button", { type: "button", onclick: go(index) }, index ? name(index) + visible(separator) : part)));
 }
 
 /** Rows that were loaded at once. */
@@ -316,7 +320,7 @@ const views = {
     const text = $("search").value;
     const isTree = order === "tree" && !text;
     if (isTree) crumbs($("delimiter").value || "/");
-    const parameters = { store: shown.name, text, order: order === "size" ? "size" : "name" };
+    const parameters = { store: shown.id, text, order: order === "size" ? "size" : "name" };
     if (isTree) Object.assign(parameters, { prefix, delimiter: $("delimiter").value || "/" });
     const start = isTree ? prefix : "";
     return list.show((offset, limit) => request("/api/keys", { ...parameters, offset, limit }), row => [
@@ -331,7 +335,7 @@ const views = {
   },
 
   async log() {
-    const store = shown.name;
+    const store = shown.id;
     drawMap(await request("/api/log", { store }));
     return list.show(async (offset, limit) => {
       const [map, rows] = await Promise.all([
@@ -341,10 +345,10 @@ const views = {
   },
 
   async vault() {
-    const vault = await request("/api/vault", { store: shown.name });
+    const vault = await request("/api/vault", { store: shown.id });
     const act = (path, text) => make("button", {
       type: "button", id: "unlock", onclick: async () => {
-        try { await request(path, null, { store: shown.name }); await draw(); }
+        try { await request(path, null, { store: shown.id }); await draw(); }
         catch (error) { note(make("p", { className: "bad" }, error.message)); }
       },
     }, text);
@@ -357,23 +361,24 @@ const views = {
   cache() { return views.images(); },
   images() {
     return list.show(async (offset, limit) => {
-      const page = await request("/api/cache", { store: shown.name, offset, limit });
+      const page = await request("/api/cache", { store: shown.id, offset, limit });
       const cache = summary.stores.find(store => isSame(store, shown))?.hits;
       const rates = cache ? `hits in memory ${rate(cache.memoryHits, cache.memoryMisses)}, on disk ${rate(cache.diskHits, cache.misses)}`
         : shown.kind === "cache" ? "hit rates: known only inside the process that uses the cache" : "";
       note(make("p", { className: "quiet" }, `${number(page.count)} entries, ${size(page.size)}`), rates && make("p", { className: "quiet" }, rates));
       return { total: page.count, rows: page.rows };
-    }, row => [span("key", visible(row.name)), span("quiet", "entry"), span("number", size(row.size)), span("", ""),
+    }, row => [span("key", row.name), span("quiet", "entry"), span("number", size(row.size)), span("", ""),
       span("quiet", date(row.modified))]);
   },
 
   files() {
     crumbs("/");
     return list.show((offset, limit) => request("/api/files", { path: prefix, offset, limit }), row => [
-      span("key", visible(row.name)), span("quiet", row.isDirectory ? "directory" : row.content),
+      span("key", row.name), span("quiet", row.isDirectory ? "directory" : row.content),
       span("number", row.isDirectory ? "" : size(row.size)), span("", ""), span("quiet", date(row.modified)),
     ], row => {
-      const path = prefix ? prefix + "/" + row.name : row.name;
+      const path = prefix ? prefix + "/" + row.id : row.id;
+      paths.set(path, prefix ? paths.get(prefix) + "/" + row.name : row.name);
       if (!row.isDirectory) return showFile(path, 0);
       prefix = path;
       return draw();
@@ -384,8 +389,8 @@ const views = {
     const { rows, failures } = await request("/api/sessions");
     if (failures.length) note(...failures.map(text => make("p", { className: "bad" }, text)));
     return list.show(fixed(rows), row => [span("key", visible(row.name)), span("quiet", row.isSecret ? "secret" : row.type),
-      span("", ""), span("", ""), span("quiet", row.expiry === undefined ? "" : date(row.expiry)), span("quiet", visible(row.store))],
-    row => { if (!row.isSecret) { open({ kind: "keyValue", name: row.store }); showValue(row.name); } });
+      span("", ""), span("", ""), span("quiet", row.expiry === undefined ? "" : date(row.expiry)), span("quiet", row.store)],
+    row => { if (!row.isSecret) { open({ kind: "keyValue", id: row.storeID, name: row.store }); showValue(row.name); } });
   },
 
   hits() {
@@ -435,13 +440,13 @@ function closeDetail() {
 
 function showDetail(title, pairs, ...children) {
   const terms = pairs.filter(([, value]) => value).flatMap(([term, value]) => [make("dt", {}, term), make("dd", {}, value)]);
-  $("detail").replaceChildren(make("h3", {}, visible(title)), make("dl", {}, ...terms), ...children);
+  $("detail").replaceChildren(make("h3", {}, title), make("dl", {}, ...terms), ...children);
   $("detail").hidden = false;
 }
 
 async function showValue(key) {
-  const store = shown.name;
-  const mine = opened = { store, key };
+  const { id: store, name: storeName } = shown;
+  const mine = opened = { store, storeName, key };
   try {
     const found = await request("/api/value", { store, key });
     // Something else was opened meanwhile, or the value is being edited.
@@ -456,10 +461,10 @@ async function showValue(key) {
       parts.push(make("p", {}, make("button", { type: "button", id: "edit", onclick: () => edit(found) }, "Edit"), " ",
         make("button", { type: "button", id: "remove", onclick: () => stage(found, null) }, "Remove")));
     }
-    showDetail(key, [["type", value.type], ["size", size(found.size)], ["revision", String(found.revision)],
+    showDetail(visible(key), [["type", value.type], ["size", size(found.size)], ["revision", String(found.revision)],
       ["expires", expiry], ["version", String(value.version ?? "")]], ...parts);
   } catch (error) {
-    showDetail(key, [], make("p", { className: "bad" }, error.message));
+    showDetail(visible(key), [], make("p", { className: "bad" }, error.message));
   }
 }
 
@@ -470,7 +475,7 @@ async function showFile(path, offset) {
     const end = Math.min(file.size, offset + 65536);
     const parts = [];
     if (file.image && file.base64) {
-      parts.push(make("img", { alt: path, src: `data:${file.image};base64,${file.base64}` }));
+      parts.push(make("img", { alt: paths.get(path), src: `data:${file.image};base64,${file.base64}` }));
     } else if (file.text !== undefined) {
       parts.push(make("pre", { id: "value" }, file.text));
     } else if (file.base64 !== undefined) {
@@ -482,9 +487,9 @@ async function showFile(path, offset) {
     if (end < file.size && file.text !== undefined) {
       parts.push(make("button", { type: "button", onclick: () => showFile(path, end) }, "Next 64 KiB"));
     }
-    showDetail(path, [["kind", file.content], ["size", size(file.size)], ["bytes", `${number(offset)} to ${number(end)}`]], ...parts);
+    showDetail(paths.get(path), [["kind", file.content], ["size", size(file.size)], ["bytes", `${number(offset)} to ${number(end)}`]], ...parts);
   } catch (error) {
-    showDetail(path, [], make("p", { className: "bad" }, error.message));
+    showDetail(paths.get(path), [], make("p", { className: "bad" }, error.message));
   }
 }
 
@@ -493,14 +498,14 @@ async function showFile(path, offset) {
 function edit(found) {
   opened.isEditing = true;
   const text = make("textarea", { id: "editor", spellcheck: false, value: found.value.text });
-  showDetail(found.key, [["revision", String(found.revision)]], text, make("p", {},
+  showDetail(visible(found.key), [["revision", String(found.revision)]], text, make("p", {},
     make("button", { type: "button", id: "stage", className: "first", onclick: () => stage(found, text.value) }, "Stage"), " ",
     make("button", { type: "button", onclick: () => showValue(found.key) }, "Cancel")));
   text.focus();
 }
 
 function stage(found, json) {
-  const change = { store: opened.store, key: found.key, revision: found.revision, old: found.value.text, json };
+  const change = { store: opened.store, storeName: opened.storeName, key: found.key, revision: found.revision, old: found.value.text, json };
   const index = staged.findIndex(other => other.store === change.store && other.key === change.key);
   if (index >= 0) staged.splice(index, 1);
   staged.push(change);
@@ -536,7 +541,7 @@ function drawStaged(message) {
       make("code", {}, `${visible(change.key)} (r${change.revision})`), " ",
       make("button", { type: "button", onclick: () => { staged.splice(staged.indexOf(change), 1); drawStaged(); } }, "Discard"),
       make("pre", { className: "diff" }, ...difference(change.old, change.json).map(([tag, line]) => make(tag, {}, line))))),
-    make("button", { type: "button", id: "apply", className: "first", onclick: () => apply(store) }, "Apply to " + visible(store)),
+    make("button", { type: "button", id: "apply", className: "first", onclick: () => apply(store) }, "Apply to " + staged.find(change => change.store === store).storeName),
   ]));
 }
 
@@ -559,9 +564,9 @@ async function apply(store) {
 /** Loads what is shown again, at the place of the list at which it is. */
 async function redraw() {
   if (shown.kind === "keyValue" && isLog) {
-    const store = shown.name;
+    const store = shown.id;
     const [map] = await Promise.all([request("/api/log", { store }), list.refresh()]);
-    if (isLog && shown.name === store) drawMap(map);
+    if (isLog && shown.id === store) drawMap(map);
   } else if (["vault", "sessions", "hits"].includes(shown.kind)) {
     const { current, top } = list;
     await draw();
@@ -593,7 +598,8 @@ async function refresh() {
 function drawEvents(events) {
   const items = events.slice(-200).reverse().map(event => make("li", {},
     make("span", { className: "quiet" }, time(event.time)), make("span", {}, event.operation),
-    make("code", {}, visible(event.name ?? "")), make("span", { className: "quiet" }, visible(event.store)),
+    make("code", {}, event.storeID === undefined ? event.name ?? "" : visible(event.name ?? "")),
+    make("span", { className: "quiet" }, event.store),
     make("span", { className: "quiet" }, event.isOwn ? "here" : ""),
     make("span", { className: "quiet" }, event.revision === undefined ? "" : "r" + event.revision),
     make("span", { className: "quiet" }, event.omittedCount ? `and ${number(event.omittedCount)} more` : "")));
@@ -615,7 +621,7 @@ async function follow() {
       if (page.events.length === 0) continue;
       drawEvents(page.events);
       refresh();
-      if (opened?.key !== undefined && page.events.some(event => event.store === opened.store && event.name === opened.key)) {
+      if (opened?.key !== undefined && page.events.some(event => event.storeID === opened.store && event.name === opened.key)) {
         if (!opened.isEditing) showValue(opened.key);
       }
     } catch (error) {

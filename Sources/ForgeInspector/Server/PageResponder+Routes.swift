@@ -103,8 +103,8 @@ extension PageResponder {
 
     private func store(_ query: Query) throws -> KeyValueView { try store(named: query["store"]) }
 
-    private func store(named name: String) throws -> KeyValueView {
-        guard let store = inspector.keyValueStore(name) else { throw PageFailure.noSuchStore }
+    private func store(named id: String) throws -> KeyValueView {
+        guard let store = inspector.keyValueStore(id) else { throw PageFailure.noSuchStore }
         return store
     }
 
@@ -120,6 +120,7 @@ extension PageResponder {
 
     private struct Session: Encodable {
         var store: String
+        var storeID: String
         var name: String
         var type: String?
         var expiry: Double?
@@ -138,7 +139,9 @@ extension PageResponder {
             do {
                 for row in try view.sessions(limit: Self.rowLimit) {
                     found.rows.append(
-                        Session(store: view.store.name, name: row.key, type: row.type, expiry: row.expiry))
+                        Session(
+                            store: view.store.name, storeID: view.store.id, name: row.key, type: row.type,
+                            expiry: row.expiry))
                 }
             } catch {
                 found.failures.append("\(view.store.name): \(error)")
@@ -147,7 +150,8 @@ extension PageResponder {
         for vault in inspector.vaults {
             do {
                 for name in try vault.content()?.names ?? [] where name.hasBytePrefix("session.") {
-                    found.rows.append(Session(store: vault.store.name, name: name, isSecret: true))
+                    found.rows.append(
+                        Session(store: vault.store.name, storeID: vault.store.id, name: name, isSecret: true))
                 }
             } catch {
                 found.failures.append("\(vault.store.name): \(error)")

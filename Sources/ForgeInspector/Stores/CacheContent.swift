@@ -39,7 +39,7 @@ public struct InspectedCache: Sendable {
 /// The entries of a cache on disk, the most recently modified first.
 struct CacheContent: Encodable, Sendable {
     struct Entry: Encodable, Sendable {
-        /// The key if the name of the file tells it, else that name.
+        /// The key if the name of the file tells it, else that name, as a readable text.
         var name: String
         var size: Int64
         /// In seconds since 1970.
@@ -64,7 +64,7 @@ struct CacheContent: Encodable, Sendable {
                     let key = FlatFileName.key(of: entry.name.bytes.dropLast(suffix.utf8.count))
                     entries.append(
                         Entry(
-                            name: key ?? entry.name.description, size: status.sizeInBytes,
+                            name: (key.map { POSIXPath($0) } ?? entry.name).description, size: status.sizeInBytes,
                             modified: status.modified.secondsSince1970))
                 } catch  where error.errno == .noSuchFileOrDirectory {
                     continue  // Evicted meanwhile.

@@ -13,8 +13,11 @@ struct FoundStore: Hashable, Sendable {
     /// The path below the inspected directory of the store's directory, or of the file of a vault; `.` for that
     /// directory itself.
     let path: POSIXPath
-    /// The path as text, in which control characters and bytes that are not UTF-8 are escaped.
+    /// The path as a readable text, which differs from that of every other path; escapes as in `POSIXPath.description`.
     let name: String
+
+    /// The path in requests and answers, percent-encoded.
+    var id: String { path.percentEncoded }
 
     init(kind: Kind, path: POSIXPath) {
         (self.kind, self.path, name) = (kind, path, path.description)
@@ -31,9 +34,11 @@ enum FileContent: String, Encodable, Sendable {
     /// Whether the bytes may be sent: those of vaults, keys and temporary files never are.
     var isShown: Bool { self == .plain }
 
-    /// Recognises reserved names first, then the first bytes: a copy of a vault or key is not shown wherever it is.
-    init(_ name: POSIXPath, startingWith start: [UInt8]) {
-        if name.bytes.first == UInt8(ascii: "#") {
+    /// Recognises the files of the directory's store first, and names that no key can have, as a temporary file may have
+    /// been left by a store that is gone; then the first bytes: a copy of a vault or key is not shown wherever it is.
+    private init(_ name: POSIXPath, in scope: StoreScope, startingWith start: [UInt8]) throws(FileSystemError) {
+        let role = try scope.role(of: name, among: StoreLayouts.all) { () throws(FileSystemError) in start }
+        if [.marker, .bookkeeping, .temporary, .moved].contains(role) || name.isReservedWhenFolded {
             self = .own
         } else if FileKVStore.isQuarantine(name) {
             self = .quarantine
@@ -50,11 +55,11 @@ enum FileContent: String, Encodable, Sendable {
         }
     }
 
-    /// The kind of an open regular file.
+    /// The kind of an open regular file in a directory with a scope.
     init(
-        _ name: POSIXPath, of file: Descriptor, on fileSystem: any POSIXFileSystem
+        _ name: POSIXPath, of file: Descriptor, in scope: StoreScope, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        self.init(name, startingWith: try fileSystem.readBytes(of: file, at: 0, count: 64))
+        try self.init(name, in: scope, startingWith: try fileSystem.readBytes(of: file, at: 0, count: 64))
     }
 }
 

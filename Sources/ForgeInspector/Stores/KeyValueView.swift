@@ -95,8 +95,8 @@ final class KeyValueView: Sendable {
                 published.withLock { $0 = summary }
                 var events = changes.prefix(Timeline.burst).map { change in
                     Timeline.Event(
-                        time: time, store: store.name, operation: change.operation.rawValue, name: change.name,
-                        revision: change.revision)
+                        time: time, store: store.name, storeID: store.id, operation: change.operation.rawValue,
+                        name: change.name, revision: change.revision)
                 }
                 if changes.count > events.count { events[events.count - 1].omittedCount = changes.count - events.count }
                 return events

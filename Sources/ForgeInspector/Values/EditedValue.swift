@@ -95,6 +95,7 @@ struct StagedEdits: Decodable, Sendable {
         var json: String?
     }
 
+    /// The identifier of the store, ``FoundStore/id``.
     var store: String
     var edits: [Edit]
 
@@ -158,7 +159,7 @@ struct StagedEdits: Decodable, Sendable {
 
     private static func failure(_ error: FileSystemError, _ path: POSIXPath) -> any Error {
         guard error.errno == .noSuchFileOrDirectory else { return error }
-        return KVStoreError(.noStore, .open, store: path.description, underlying: error)
+        return KVStoreError(.noStore, .open, store: String(path), underlying: error)
     }
 
     private static func bytes(_ json: String, replacing old: [UInt8]?) throws -> [UInt8] {
