@@ -132,6 +132,7 @@ public var EPERM: Int32 { 1 }
 public var EINVAL: Int32 { 22 }
 public var ENOTTY: Int32 { 25 }
 public var EFBIG: Int32 { 27 }
+public var ERANGE: Int32 { 34 }
 public var EAGAIN: Int32 { 35 }
 public var ENOTSUP: Int32 { 45 }
 public var ENOSYS: Int32 { 78 }
@@ -165,6 +166,7 @@ public func fstatat(
 public func fchmod(_ descriptor: Int32, _ mode: mode_t) -> Int32 { 0 }
 public func fchmodat(_ directory: Int32, _ path: UnsafePointer<CChar>!, _ mode: mode_t, _ flags: Int32) -> Int32 { 0 }
 public func geteuid() -> uid_t { 0 }
+public func getcwd(_ buffer: UnsafeMutablePointer<CChar>!, _ size: Int) -> UnsafeMutablePointer<CChar>! { nil }
 public func fchown(_ descriptor: Int32, _ user: uid_t, _ group: gid_t) -> Int32 { 0 }
 public func fchownat(
     _ directory: Int32, _ path: UnsafePointer<CChar>!, _ user: uid_t, _ group: gid_t, _ flags: Int32
