@@ -184,6 +184,10 @@ struct VaultFile: Sendable {
                     try fileSystem.requireFree(directory, for: .vaults)
                 }
             }
+        } catch  where error.errno == .resourceBusy {
+            throw CryptError(
+                .unavailable(.inputOutput), operation, path: path, detail: "the directory belongs to another store",
+                underlying: error)
         } catch {
             throw CryptError(error, operation, path: path)
         }

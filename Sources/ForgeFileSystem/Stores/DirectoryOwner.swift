@@ -16,9 +16,6 @@ package enum StoreKind: UInt8, Sendable, CaseIterable {
     /// A cache of values.
     case cache
 
-    /// The stores with one file per key.
-    static let ofFiles: [StoreKind] = [.files, .values, .images, .cache]
-
     /// The name of the marker in the directory of such a store.
     package var markerName: POSIXPath {
         let kind =
@@ -170,40 +167,26 @@ extension POSIXFileSystem {
     }
 
     /// Throws `EBUSY` if a new store in a directory would hide files of another one: where files are below the root of a
-    /// store with one file per key, and, for a store with a lock, in that root itself.
+    /// store with nested keys, and, for a store with a lock, in the root of every store with one file per key.
     ///
-    /// - Complexity: A few calls for each directory above, only as long as the directory is not marked.
+    /// - Complexity: O(*n*) in the entries of the directory and of those above, only as long as it is not marked.
     package func requireFree(_ directory: Descriptor, for kind: StoreKind) throws(FileSystemError) {
         guard try hasMarker(of: kind, at: directory) != true else { return }
-        if !StoreKind.ofFiles.contains(kind) { try requireNoMarker(of: StoreKind.ofFiles, at: directory) }
-        let names = try entries(of: directory).map(\.name)
-        guard names.contains(where: { !$0.isReservedWhenFolded && $0 != "." && $0 != ".." }) else { return }
-        var (current, number) = (directory, try status(of: .descriptor(directory)).inode)
-        defer { if current != directory { discard(current) } }
-        while let parent = parent(of: current) {
-            if current != directory { discard(current) }
-            current = parent
-            let inode = try status(of: .descriptor(parent)).inode
-            // The root directory is its own parent.
-            guard inode != number else { return }
-            number = inode
-            try requireNoMarker(of: StoreKind.ofFiles, at: parent)
+        if kind == .keyValue || kind == .vaults {
+            for other in [StoreKind.files, .values, .images, .cache] {
+                if try hasMarker(of: other, at: directory) == true { throw busy(other) }
+            }
+        }
+        let all = try entries(of: directory)
+        guard all.contains(where: { !$0.name.isReservedWhenFolded }) else { return }
+        let scope = try StoreScope(of: directory, entries: all, on: self)
+        guard scope.isRoot || !scope.store.hasNestedKeys else {
+            throw busy(scope.store.contains(.files) ? .files : .values)
         }
     }
 
-    /// The directory above; nil if this process may not open it.
-    private func parent(of directory: Descriptor) -> Descriptor? {
-        do throws(FileSystemError) {
-            return try open("..", at: directory, .readOnly, options: [.directory])
-        } catch {
-            return nil
-        }
-    }
-
-    private func requireNoMarker(of kinds: [StoreKind], at directory: Descriptor) throws(FileSystemError) {
-        for kind in kinds where try hasMarker(of: kind, at: directory) == true {
-            throw FileSystemError(.open, .resourceBusy, path: kind.markerName)
-        }
+    private func busy(_ owner: StoreKind) -> FileSystemError {
+        FileSystemError(.open, .resourceBusy, path: owner.markerName)
     }
 
     /// Whether ``mark(_:as:temporary:)`` has nothing to do.

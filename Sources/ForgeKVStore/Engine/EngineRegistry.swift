@@ -301,6 +301,10 @@ final class StoreHandle: Sendable {
         _ error: FileSystemError, of directory: Descriptor, _ name: String, on fileSystem: any POSIXFileSystem,
         _ processes: ProcessTable
     ) -> KVStoreError {
+        guard error.errno != .resourceBusy else {
+            return KVStoreError(
+                .refused, .open, store: name, detail: "the directory belongs to another store", underlying: error)
+        }
         guard error.operation == .lock, error.errno == .resourceTemporarilyUnavailable else {
             return KVStoreError(error, .open, store: name)
         }
