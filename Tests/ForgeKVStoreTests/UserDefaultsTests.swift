@@ -148,7 +148,6 @@ import Testing
         for name in names { defaults.set("again", forKey: name) }
         for name in names {
             try store.remove(KVKey<String>(name))
-            try store.remove(KVKey<String>(name))
             #expect(!store.contains(KVKey<String>(name)))
         }
         #expect(try store.keys() == [])

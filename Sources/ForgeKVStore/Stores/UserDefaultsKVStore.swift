@@ -213,13 +213,16 @@ extension UserDefaultsKVStore {
         return true
     }
 
-    /// The object of a key and its name in the suite: the encoded one or, if there is none, the name of the key, under
-    /// which other code may have stored it.
+    /// The object of a key and its name in the suite: the encoded one or, if there is none, that of other code.
     private func stored(_ name: String, in defaults: UserDefaults) -> (name: String, object: Any)? {
         let encoded = UserDefaultsName.encoded(name)
-        if let object = defaults.object(forKey: encoded) { return (encoded, object) }
+        return defaults.object(forKey: encoded).map { (encoded, $0) } ?? unencoded(name, in: defaults)
+    }
+
+    /// The object that other code has stored under the name of a key, if this store encodes that name.
+    private func unencoded(_ name: String, in defaults: UserDefaults) -> (name: String, object: Any)? {
         // A name that is the encoding of another key belongs to that.
-        guard !encoded.hasSameBytes(as: name), UserDefaultsName.decoded(name).hasSameBytes(as: name),
+        guard !UserDefaultsName.isPlain(name), UserDefaultsName.decoded(name).hasSameBytes(as: name),
             !UserDefaultsName.isOwn(name), defaults.object(forKey: name) != nil
         else { return nil }
         // The name of the object that was found may differ in its bytes.
@@ -297,15 +300,22 @@ extension UserDefaultsKVStore {
         _ name: KeyName, _ operation: KVStoreError.Operation, by new: Any?, in defaults: UserDefaults, setsAside: Bool
     ) throws(KVStoreError) {
         let encoded = UserDefaultsName.encoded(name.string)
-        let found = stored(name.string, in: defaults)
-        let (oldName, old) = (found?.name ?? encoded, found?.object)
-        let aside = setsAside ? setAsideName(of: old, encoded, storedAs: oldName, in: defaults) : nil
-        let isStored = try willStore(name, operation, new, asideAs: aside, in: defaults)
-        if let aside { defaults.set(old, forKey: aside) }
+        let old = stored(name.string, in: defaults)
+        let oldEncoded = defaults.object(forKey: encoded)
+        // An object of other code that is not visible stays until the key is removed.
+        let replaced = new == nil || oldEncoded == nil ? unencoded(name.string, in: defaults) : nil
+        let aside = setsAside ? setAsideName(of: old, encoded, in: defaults) : nil
+        let isStored = try willStore(name, operation, new, replacing: replaced?.name, aside, old, in: defaults)
+        if let aside { defaults.set(old?.object, forKey: aside) }
         if marker != nil { defaults.set(true, forKey: UserDefaultsName.sentinel) }
-        if !oldName.hasSameBytes(as: encoded) { defaults.removeObject(forKey: oldName) }
+        if let replaced { defaults.removeObject(forKey: replaced.name) }
         defaults.set(new, forKey: encoded)
-        if defaults.synchronize() || file.holds(new, encoded) && aside.map({ file.holds(old, $0) }) ?? true {
+        let isInFile =
+            defaults.synchronize()
+            || file.holds(new, encoded)
+                && aside.map({ file.holds(old?.object, $0) }) ?? true
+                && replaced.map({ file.holds(nil, $0.name) }) ?? true
+        if isInFile {
             if let marker, !hasMarker.load(ordering: .relaxed) {
                 marker.create()
                 if case .readable = marker.state { hasMarker.store(true, ordering: .relaxed) }
@@ -313,8 +323,8 @@ extension UserDefaultsKVStore {
             guard isStored else { throw KVStoreError(.durabilityUnknown, operation, key: name.string, store: store) }
             return
         }
-        defaults.removeObject(forKey: encoded)
-        defaults.set(old, forKey: oldName)
+        defaults.set(oldEncoded, forKey: encoded)
+        if let replaced { defaults.set(replaced.object, forKey: replaced.name) }
         if let aside { defaults.removeObject(forKey: aside) }
         throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
     }
@@ -323,15 +333,15 @@ extension UserDefaultsKVStore {
     ///
     /// - Throws: `.storeTooLarge` if it does not, and the suite becomes larger.
     private func willStore(
-        _ name: KeyName, _ operation: KVStoreError.Operation, _ new: Any?, asideAs aside: String?,
-        in defaults: UserDefaults
+        _ name: KeyName, _ operation: KVStoreError.Operation, _ new: Any?, replacing replaced: String?,
+        _ aside: String?, _ old: (name: String, object: Any)?, in defaults: UserDefaults
     ) throws(KVStoreError) -> Bool {
         guard let limit = platform.suiteLimit else { return true }
         var content = defaults.persistentDomain(forName: domain) ?? [:]
         let size = PropertyListValue.maximumSize(of: content)
-        let encoded = UserDefaultsName.encoded(name.string)
-        if let aside { content[aside] = content[encoded] }
-        content[encoded] = new
+        if let aside { content[aside] = old?.object }
+        if let replaced { content[replaced] = nil }
+        content[UserDefaultsName.encoded(name.string)] = new
         if marker != nil { content[UserDefaultsName.sentinel] = true }
         let newSize = PropertyListValue.maximumSize(of: content)
         guard newSize >= limit else { return true }

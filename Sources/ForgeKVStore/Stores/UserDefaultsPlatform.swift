@@ -197,13 +197,15 @@ extension UserDefaultsKVStore {
 
     /// The name to set an object aside under; nil if it is set aside already, or is not in this suite and therefore
     /// kept.
-    func setAsideName(of object: Any?, _ key: String, storedAs name: String, in defaults: UserDefaults) -> String? {
+    func setAsideName(
+        of old: (name: String, object: Any)?, _ key: String, in defaults: UserDefaults
+    ) -> String? {
         let content = defaults.persistentDomain(forName: domain) ?? [:]
-        guard let object, content[name] != nil else { return nil }
+        guard let old, content[old.name] != nil else { return nil }
         var last = 0
         for (name, other) in content {
             guard let name = SetAsideName(name), name.key == key else { continue }
-            if let bytes = PropertyListValue.bytes(of: other), bytes == PropertyListValue.bytes(of: object) {
+            if let bytes = PropertyListValue.bytes(of: other), bytes == PropertyListValue.bytes(of: old.object) {
                 return nil
             }
             last = max(last, name.number)
