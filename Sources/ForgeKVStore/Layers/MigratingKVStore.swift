@@ -91,14 +91,20 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         let source = KVImportSource.store(old)
         let count = try oldNames().count
         let report = try KVTransfer(from: isIncluded.map(source.filter) ?? source, to: new, existing: .keep).run()
-        // No other code writes to the old store, so more names are those of the new one.
-        guard try report.copiedCount == 0 || oldNames().count <= count else { throw Self.overlap }
+        // Each value that was copied has appeared in the old store too. Systems add few names to user defaults.
+        guard try report.copiedCount == 0 || oldNames().count - count < report.copiedCount else { throw Self.overlap }
         return report
     }
 
-    /// Removes a value from the old store; puts it back and throws if that has removed it from the new one too.
+    /// Removes a value from the old store; throws if it is that of the new one, which shows by its revision or, in a
+    /// store without revisions, after the removal, when it is put back.
     private func removeFirst(_ name: String) throws {
         guard let bytes = try old.rawValue(named: name) else { return }
+        if let new = new.transactional {
+            let revision = try new.entry(named: name)?.revision
+            try old.setRawValue(bytes, named: name)
+            guard try new.entry(named: name)?.revision == revision else { throw Self.overlap }
+        }
         try old.removeValue(named: name)
         guard try new.rawValue(named: name) == nil else { return }
         try old.setRawValue(bytes, named: name)
@@ -106,7 +112,7 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     }
 
     private static var overlap: KVStoreError {
-        KVStoreError(.refused, .migrate, store: "the old and the new store overlap")
+        KVStoreError(.refused, .migrate, detail: "the old and the new store overlap")
     }
 
     private func oldNames() throws -> [String] { try old.keys().filter(isIncluded ?? { _ in true }) }
