@@ -146,7 +146,7 @@ final class BrokenKeyValueLocation: Sendable {
         case isNeverEmpty = "a new place is empty"
         case losesLargeNumbers = "values of every kind persist across reopening"
         case losesOddNames = "names of every kind persist across reopening"
-        case cuts24Bits = "raw values of 0 bytes to more than 16 MiB persist across reopening"
+        case cuts24Bits = "raw values of 0 bytes to more than 16 MiB persist across reopening, or are refused"
         case countsAnewIfEmpty = "no revision from before a removal matches after reopening"
         case goesBack = "the last of several values persists across reopening"
         case bringsBack = "a removed key stays absent after reopening"
