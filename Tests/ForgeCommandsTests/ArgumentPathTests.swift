@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 /// Relative paths in arguments, as the system resolves them from the working directory.
-@Suite("a path in an argument")
+@Suite("Paths in arguments")
 struct ArgumentPathTests {
     let scratch: Scratch
 
@@ -38,7 +38,7 @@ struct ArgumentPathTests {
         return run
     }
 
-    @Test("with `..` after a link leads where the system's own resolution leads: copies replace and delete there alone")
+    @Test("`..` after a link leads where the system resolves it: copies replace and delete only there")
     func dotDotAfterLink() throws {
         try run("copy", "tree:S", "tree:ln/../T", "--delete")
         #expect(try names("other/T") == ["s"])
@@ -62,7 +62,8 @@ struct ArgumentPathTests {
         #expect(try names(".") == ["S", "T", "fs", "home", "ln", "other", "src"])
     }
 
-    @Test("that begins with a tilde is a name in the working directory", arguments: ["~", "~/x", "~root", "~nobody/x"])
+    @Test(
+        "a path with a leading tilde is a name in the working directory", arguments: ["~", "~/x", "~root", "~nobody/x"])
     func tilde(name: String) throws {
         if name.contains("/") {
             let parent = String(name.prefix { $0 != "/" })
@@ -79,7 +80,7 @@ struct ArgumentPathTests {
         #expect(FileManager.default.fileExists(atPath: "\(scratch.url.path)/\(name)/log"))
     }
 
-    @Test("is refused if the working directory was removed")
+    @Test("a relative path is refused if the working directory was removed")
     func removedDirectory() throws {
         let gone = scratch.path("gone")
         try FileManager.default.createDirectory(atPath: gone, withIntermediateDirectories: true)

@@ -41,6 +41,9 @@ struct MirrorWaitTests {
         try await mirror.close()
         error = await #expect(throws: KVStoreError.self) { try await last.value }
         #expect(error?.code == .unavailable(.closed))
+        // What it shows is no longer that of the remote store.
+        error = await #expect(throws: KVStoreError.self) { try await mirror.wait(upTo: .seconds(1)) }
+        #expect(error?.code == .unavailable(.closed))
     }
 
     @Test("reports a failure until the mirror has caught up again")
