@@ -13,4 +13,11 @@ struct ForgeLab: AsyncParsableCommand {
             WakeUpsObserverCommand.self, StoppedVictimCommand.self, StoppedObserverCommand.self, ClosingsCommand.self,
             ClosingsProcessCommand.self,
         ] + platformCommands)
+
+    #if os(Linux)
+    /// Commands of this platform only.
+    private static let platformCommands: [any ParsableCommand.Type] = [MountCommand.self, UnmountCommand.self]
+    #else
+    private static let platformCommands: [any ParsableCommand.Type] = []
+    #endif
 }

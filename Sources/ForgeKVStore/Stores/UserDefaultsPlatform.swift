@@ -12,6 +12,13 @@ struct UserDefaultsPlatform: Sendable {
     var marker: (@Sendable (_ suite: String) -> any UserDefaultsMarker)?
 }
 
+#if !canImport(Darwin)
+extension UserDefaultsPlatform {
+    /// Foundation writes a file of any size, and no lock of a device makes it unreadable.
+    static var current: UserDefaultsPlatform { UserDefaultsPlatform(suiteLimit: nil, marker: nil) }
+}
+#endif
+
 /// A file beside a suite's values, which can be read only while the device is unlocked.
 ///
 /// Before the first unlock after a start of the device, user defaults are unreadable and appear to be empty. A store

@@ -1,8 +1,11 @@
-#if canImport(Darwin)
 import ForgeFileSystem
+
+#if canImport(Darwin)
 import Foundation
 import SystemPackage
+#endif
 
+#if canImport(Darwin)
 extension FileProtection {
     /// Sets the class on a directory of this device.
     func applyOnSystem(to path: POSIXPath) throws(FileSystemError) {
@@ -19,5 +22,10 @@ extension FileProtection {
             throw FileSystemError(.setPermissions, Errno(ofFoundation: error), path: path, underlying: error)
         }
     }
+}
+#else
+extension FileProtection {
+    /// Does nothing: this platform has no protection classes.
+    func applyOnSystem(to path: POSIXPath) throws(FileSystemError) {}
 }
 #endif
