@@ -1,4 +1,7 @@
-/// An error in encoding or decoding a value; it never contains the value or a part of it.
+/// An error in encoding or decoding a value.
+///
+/// It contains no part of the value, apart from coding keys, which a type can derive from its values; for secrets, remove
+/// these too (``init(_:redacting:)``).
 public struct CodingFailure: Error, Sendable, Hashable {
     /// The operation that failed.
     public enum Operation: String, Sendable, Hashable {
@@ -82,6 +85,14 @@ public struct CodingFailure: Error, Sendable, Hashable {
         default:
             self.init(operation, .thrown(type: "\(type(of: error))"))
         }
+    }
+
+    /// Converts an error of an encoder or decoder of a secret: as ``init(_:describing:)``, without its coding path, and
+    /// without the coding key that a decoder missed.
+    public init(_ operation: Operation, redacting error: any Error) {
+        self.init(operation, describing: error)
+        codingPath = ""
+        if case .keyNotFound = reason { reason = .corrupted("a coding key is missing") }
     }
 
     private init(_ operation: Operation, _ reason: Reason, _ path: [any CodingKey]) {

@@ -14,15 +14,15 @@
 /// - Every `Codable` value can be stored. Values are kept encoded: a value that is a class is not shared, and what its
 ///   type does not encode is lost.
 /// - Every call refuses a name that is not valid with ``CryptError/Code/invalidKey``, the reads too.
-/// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``.
+/// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``; `deleteAll`
+///   may have deleted some secrets.
 /// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)``; on a full
 ///   one, ``CryptError/Code/noSpace``. In a place of another user nothing is written: `.insecureFile`, or
 ///   `.unavailable` where the system denies access.
 /// - Every error is a ``CryptError`` with the operation and, unless the call has none, the name of the secret.
 /// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
-///   `CodingFailure(_:describing:)` of `ForgeCoding`, which drops what it quotes, and clear its `codingPath`: types
-///   choose their coding keys, which may be parts of a value. A type with stored values needs an empty `customMirror`
-///   (`CustomReflectable`).
+///   `CodingFailure(_:redacting:)` of `ForgeCoding`, which drops what it quotes, and coding keys too, which may be parts
+///   of a value. A type with stored values needs an empty `customMirror` (`CustomReflectable`).
 /// - No code of a value (`encode(to:)`, `init(from:)`) runs under a lock of the store: it may call the same store, also
 ///   from another thread.
 /// - All calls are thread-safe. They block the calling thread while the storage is busy.

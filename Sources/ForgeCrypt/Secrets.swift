@@ -52,7 +52,7 @@ enum SecretCodec {
         do {
             bytes = try coder.encode(value)
         } catch {
-            let failure = CodingFailure(redacting: error, .encode)
+            let failure = CodingFailure(.encode, redacting: error)
             if case .tooLarge = failure.reason { throw tooLarge(key.key) }
             throw CryptError(.unencodable, .set, key: key.key, underlying: failure)
         }
@@ -76,17 +76,8 @@ enum SecretCodec {
         do {
             return try ValueCoder().decode(Value.self, from: bytes)
         } catch {
-            throw CryptError(.undecodable, .get, key: key.key, underlying: CodingFailure(redacting: error, .decode))
+            throw CryptError(.undecodable, .get, key: key.key, underlying: CodingFailure(.decode, redacting: error))
         }
-    }
-}
-
-extension CodingFailure {
-    /// Removes everything that may come from the value: dictionary keys are part of the coding path.
-    fileprivate init(redacting error: any Error, _ operation: Operation) {
-        self.init(operation, describing: error)
-        codingPath = ""
-        if case .keyNotFound = reason { reason = .corrupted("a coding key is missing") }
     }
 }
 

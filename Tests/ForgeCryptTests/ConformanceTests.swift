@@ -88,6 +88,7 @@ private enum Defect: CaseIterable {
     case keysOfOneAccessibility, keysTwice, rawOfOneAccessibility, setRawKeepsOther, setRawRefusesOthers, rawValidates
     case othersAreNil, emptyRawIsNil, limitOffByOne, cachesTyped, acceptsNulAtEnd, refusesLongRawNames
     case operationIsOpen, omitsName, keepsCodingPath, decodesUnderReadLock, encodesUnderWriterLock, createsUnderOwnLock
+    case keepsMissingKey, keepsPathOfEncoding, keepsPathOfCreation
     case setsInTwoSteps, setsRawInTwoSteps, restoresOthers, restoresOthersRaw, createsInTwoSteps
 
     /// Whether the defect shows only in large values, which are slow to store.
@@ -127,7 +128,9 @@ private enum Defect: CaseIterable {
             "raw bytes that are no encoded value are stored, and only reading them typed is an error"
         case .cachesTyped: "a value of another type is undecodable, not absent, and is kept"
         case .refusesLongRawNames: "the calls for raw values accept the names that the others accept"
-        case .keepsCodingPath: "no error shows a coding key that comes from a value"
+        case .keepsCodingPath, .keepsMissingKey, .keepsPathOfEncoding:
+            "no error shows a coding key that comes from a value"
+        case .keepsPathOfCreation: "no error of createIfAbsent shows a coding key that comes from a value"
         case .setsInTwoSteps: "a value that is read while it is replaced is the old one or the new one"
         case .setsRawInTwoSteps:
             "a value that is read while it is replaced by raw values is the old one or the new one"
@@ -260,6 +263,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
                 value = try base.get(name(key))
             }
         } catch {
+            if defect == .keepsMissingKey, error.code == .undecodable { try decodeOpenly(key) }
             guard let replacement = try replacement(for: error, key.key) else { return nil }
             throw replacement
         }
@@ -268,6 +272,26 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         if defect == .cachesTyped, let value { typed.withLock { $0[typeName] = value } }
         let isEmptyString = (value as? String)?.isEmpty ?? false
         return defect == .emptyStringIsAbsent && isEmptyString ? nil : value
+    }
+
+    /// Throws what a coder throws, with the coding key that it missed.
+    private func decodeOpenly<Value>(_ key: CryptKey<Value>) throws {
+        do {
+            _ = try ValueCoder().decode(Value.self, from: try base.rawValue(named: key.key) ?? [])
+        } catch {
+            var failure = CodingFailure(.decode, describing: error)
+            failure.codingPath = ""
+            throw CryptError(.undecodable, .get, key: key.key, underlying: failure)
+        }
+    }
+
+    /// Throws what a coder throws, with its coding path.
+    private func encodeOpenly<Value: Encodable>(_ value: Value, _ name: String) throws {
+        do {
+            _ = try ValueCoder().encode(value)
+        } catch {
+            throw CryptError(.unencodable, .set, key: name, underlying: CodingFailure(.encode, describing: error))
+        }
     }
 
     private func replacement(for error: CryptError, _ name: String) throws -> CryptError? {
@@ -313,6 +337,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             try base.set(value, for: name(key))
         } catch {
             if defect == .failedSetDeletes { try base.delete(name(key)) }
+            if defect == .keepsPathOfEncoding, error.code == .unencodable { try encodeOpenly(value, key.key) }
             throw error
         }
         isBusy.withLock { $0 = false }
@@ -340,6 +365,13 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         case .createsNoNil:
             if let text = value as? String?, text == nil { return true }
             return try base.createIfAbsent(value, for: key)
+        case .keepsPathOfCreation:
+            do {
+                return try base.createIfAbsent(value, for: key)
+            } catch {
+                if error.code == .unencodable { try encodeOpenly(value, key.key) }
+                throw error
+            }
         case .createsLeaking:
             do {
                 return try base.createIfAbsent(value, for: key)

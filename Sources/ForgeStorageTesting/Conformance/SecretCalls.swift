@@ -1,10 +1,15 @@
 import Dispatch
 import ForgeCoding
 import ForgeCrypt
+import Foundation
 import Synchronization
 
 /// Values for the checks of secret stores.
 enum SecretSamples {
+    /// A byte more than a secret may have, encoded or not. One for all checks: it takes the system longer to provide the
+    /// memory than a store to refuse it.
+    static let tooLarge = Data(count: 16 << 20 + 1)
+
     /// A value with fields of several types.
     struct Account: Codable, Equatable, Sendable {
         enum Role: Codable, Equatable, Sendable {
@@ -37,7 +42,9 @@ enum SecretSamples {
 
         func encode(to encoder: any Encoder) throws {
             guard text == "fine" else {
-                throw EncodingError.invalidValue(text, .init(codingPath: [], debugDescription: "refused: \(text)"))
+                let context = EncodingError.Context(
+                    codingPath: encoder.codingPath, debugDescription: "refused: \(text)")
+                throw EncodingError.invalidValue(text, context)
             }
             var container = encoder.container(keyedBy: CodingKeys.self)
             try container.encode(text, forKey: .text)
@@ -55,16 +62,31 @@ enum SecretSamples {
         }
     }
 
+    /// A coding key that is part of a value.
+    private struct Name: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    /// A value that is decoded from under the coding key which it stores, where there is nothing.
+    struct Pointer: Codable, Sendable {
+        let target: String
+
+        private enum CodingKeys: CodingKey { case target }
+
+        init(target: String) { self.target = target }
+
+        init(from decoder: any Decoder) throws {
+            target = try decoder.container(keyedBy: CodingKeys.self).decode(String.self, forKey: .target)
+            _ = try decoder.container(keyedBy: Name.self).decode(String.self, forKey: Name(stringValue: target))
+        }
+    }
+
     /// A value whose encoded form has a coding key that is part of the value.
     struct Wallet<Content: Codable & Sendable>: Codable, Sendable {
-        private struct Name: CodingKey {
-            let stringValue: String
-            var intValue: Int? { nil }
-
-            init(stringValue: String) { self.stringValue = stringValue }
-            init?(intValue: Int) { nil }
-        }
-
         let name: String
         let content: Content
 

@@ -30,7 +30,7 @@ extension ConformanceChecks {
             let key = CryptKey<Data>(key: "large")
             try store.set(Data("small".utf8), for: key)
             try expectSecretError(.tooLarge, .set, key.key, "set(large) of more than 16 MiB") {
-                try store.set(Data(count: 16 << 20 + 1), for: key)
+                try store.set(SecretSamples.tooLarge, for: key)
             }
             try expectEqual(try store.get(key), Data("small".utf8), "get(large) after the refused set")
         },
@@ -57,11 +57,24 @@ extension ConformanceChecks {
                 try store.get(CryptKey<SecretSamples.Wallet<Int>>(key: "wallet"))
             }
             try expectNoMarker(in: undecodable, "the error of get(wallet as Wallet<Int>), .undecodable,")
-            let refusing = SecretSamples.Wallet(name: marker, content: SecretSamples.Refusing(text: "refused"))
+            let pointer = CryptKey<SecretSamples.Pointer>(key: "pointer")
+            try store.set(SecretSamples.Pointer(target: marker), for: pointer)
+            let missing = try expectSecretError(.undecodable, .get, "pointer", "get(pointer)") {
+                try store.get(pointer)
+            }
+            try expectNoMarker(in: missing, "the error of get(pointer), whose decoding misses a coding key,")
             let unencodable = try expectSecretError(.unencodable, .set, "refusing", "set(refusing)") {
-                try store.set(refusing, for: CryptKey(key: "refusing"))
+                try store.set(refusingWallet, for: CryptKey(key: "refusing"))
             }
             try expectNoMarker(in: unencodable, "the error of set(refusing), .unencodable,")
+        },
+        ConformanceCheck(
+            "no error of createIfAbsent shows a coding key that comes from a value", needs: [.creationIfAbsent]
+        ) { store in
+            let error = try expectSecretError(.unencodable, .set, "refusing", "createIfAbsent(refusing)") {
+                try store.createIfAbsent(refusingWallet, for: CryptKey(key: "refusing"))
+            }
+            try expectNoMarker(in: error, "the error of createIfAbsent(refusing), .unencodable,")
         },
         ConformanceCheck("no reflection of the store shows a value") { store in
             try store.set(marker, for: secretToken)
@@ -70,6 +83,10 @@ extension ConformanceChecks {
             try expectEqual(try store.get(secretToken), marker, "get")
         },
     ]
+
+    /// A value that cannot be encoded, below a coding key that is the marker.
+    private static let refusingWallet = SecretSamples.Wallet(
+        name: marker, content: SecretSamples.Refusing(text: "refused"))
 
     /// A secret to search for in everything printable.
     static let marker = "s3cr3t-marker"
