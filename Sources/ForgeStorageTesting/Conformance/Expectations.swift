@@ -147,11 +147,12 @@ extension StorageError {
 extension Data {
     /// Bytes of every value, with a period that divides no page or buffer size.
     ///
-    /// Built by doubling, because a closure per byte is slow in debug builds.
+    /// Built from copies of the period, because a closure per byte is slow in debug builds.
     static func patterned(count: Int) -> Data {
-        var bytes = Data((0..<4093).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
-        while bytes.count < count { bytes += bytes }
-        return Data(bytes.prefix(count))
+        let period = Data((0..<4093).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
+        var bytes = Data(capacity: count)
+        while bytes.count < count { bytes += period.prefix(count - bytes.count) }
+        return bytes
     }
 }
 

@@ -163,13 +163,13 @@ extension ConformanceChecks {
             // The envelope is as long around every value of more than 65,535 bytes.
             let sizeAround = try ValueCoder().encode(Data(count: 1 << 16)).count - (1 << 16)
             let key = CryptKey<Data>(key: "large")
-            try store.set(Data(count: 16 << 20 - sizeAround), for: key)
+            try store.set(SecretSamples.tooLarge.dropLast(sizeAround + 1), for: key)
             let size = try store.rawValue(named: key.key)?.count
             try expect(size == 16 << 20, "the size of rawValue(named: large): expected 16 MiB, got \(size ?? -1)")
             try expectSecretError(
                 .tooLarge, .set, key.key, "set(large) of a value that is encoded to 16 MiB and a byte"
             ) {
-                try store.set(Data(count: 16 << 20 - sizeAround + 1), for: key)
+                try store.set(SecretSamples.tooLarge.dropLast(sizeAround), for: key)
             }
         },
         ConformanceCheck("a raw value of more than 16 MiB is refused, and the old one is kept", needs: [.rawValues]) {

@@ -187,7 +187,7 @@ extension ConformanceChecks {
         ConformanceCheck("createIfAbsent refuses a value of more than 16 MiB", needs: [.creationIfAbsent]) { store in
             let key = CryptKey<Data>(key: "large")
             try expectSecretError(.tooLarge, .set, key.key, "createIfAbsent(large) of more than 16 MiB") {
-                try store.createIfAbsent(Data(count: 16 << 20 + 1), for: key)
+                try store.createIfAbsent(SecretSamples.tooLarge, for: key)
             }
             try expectEqual(try store.contains(key), false, "contains(large) after the refused createIfAbsent")
         },
