@@ -271,22 +271,18 @@ extension ConformanceChecks {
             isDone.set()
             try await writing
         },
-        Check("beside three writers, changes are reported in the order of the writes, when they are visible") { store in
+        Check("beside four writers, changes are reported in the order of the writes, when they are visible") { store in
             var iterator = try subscription(to: .key("a", limit: 100_000), in: store).makeAsyncIterator()
             async let writing: Void = {
-                let line = RacingTasks(of: 3)
-                try await withThrowingTaskGroup(of: Void.self) { group in
-                    for writer: UInt64 in 1...3 {
-                        group.addTask {
-                            let end = await line.arrive()
-                            var number: UInt64 = 0
-                            while number < 60 || ContinuousClock.now < end, !Task.isCancelled {
-                                number += 1
-                                try store.setRawValue((number << 8 | writer).bytes, named: "a")
-                            }
-                        }
+                let end = ContinuousClock.now + 2 * Waiting.race
+                // More threads than processors, each of which interrupts another one wherever that is in its call.
+                try await racing(threads: 4) { writer in
+                    var number: UInt64 = 0
+                    while number < 60 || ContinuousClock.now < end {
+                        number += 1
+                        try store.setRawValue((number << 8 | UInt64(writer)).bytes, named: "a")
+                        if number.isMultiple(of: 4) { interruptOthers() }
                     }
-                    try await group.waitForAll()
                 }
                 try store.setRawValue([], named: "a")
             }()

@@ -298,6 +298,21 @@ extension ConformanceChecks {
                 try expect(!store.contains(KVKey<String>(name)), "contains a removed name")
             }
         },
+        ConformanceCheck("names of 1,024 bytes that differ in the last one are different keys", needs: [.longestNames])
+        {
+            store in
+            let names = neighboursOfLongestName
+            for (index, name) in names.enumerated() { try store.set(KVKey<Int>(name), value: index) }
+            for (index, name) in names.enumerated() {
+                try expectEqual(
+                    store.get(KVKey<Int>(name)), index,
+                    "get of \(name.utf8.count) bytes that end with \(name.suffix(1))")
+            }
+            try store.remove(KVKey<Int>(names[0]))
+            try expectEqual(
+                names.map { store.contains(KVKey<Int>($0)) }, [false, true, true, true],
+                "contains of the names that were set, after remove of the first")
+        },
         ConformanceCheck("canonically equivalent names are different keys") { store in
             try store.set(KVKey<Int>("\u{E9}"), value: 1)
             try store.set(KVKey<Int>("e\u{301}"), value: 2)
@@ -344,6 +359,12 @@ extension ConformanceChecks {
         "$(id)", "'; --", "con", "nul.txt", "A", "a", String(repeating: "x", count: 900),
         String(repeating: "é", count: 450),
     ]
+
+    /// Two names of 1,024 bytes that differ in the last one, and two of their prefixes.
+    static let neighboursOfLongestName = {
+        let common = String(repeating: "x", count: 1023)
+        return [common + "y", common + "z", common, String(common.dropLast())]
+    }()
 
     static let longestNames = [String(repeating: "x", count: 1024), String(repeating: "é", count: 512)]
 }

@@ -162,7 +162,57 @@ extension ConformanceChecks {
             try expectEqual(error.key, refusal.name, "the key of \(error)")
             try expect(try entries(of: store) == refusal.before, "a write that was refused has changed an entry")
             try expectEqual(try store.read(KVKey<String>("a")), "old", "read(a) after a write that was refused")
-        }
+        },
+        Check("a write that fails on a full device keeps the value that it would have replaced", needs: [.limitedSpace])
+        {
+            subject in
+            let store = subject.store
+            for name in ["a", "b", "c", "d"] { try store.set(KVKey<String>(name), value: "old") }
+            try condition(subject.fillDevice, "fillDevice")()
+            let bytes = [UInt8](repeating: 1, count: 2 << 20)
+            let text = String(repeating: "x", count: 2 << 20)
+            let calls: [(call: String, body: () throws -> Void)] = [
+                ("set(a)", { try store.set(KVKey<String>("a"), value: text) }),
+                ("setRawValue(named: b)", { try store.setRawValue(bytes, named: "b") }),
+                ("update(c)", { try store.update(KVKey<String>("c"), default: "") { $0 = text } }),
+                (
+                    "commit that sets d and e, removes a, and sets b to 2 MiB",
+                    {
+                        try store.batch { batch in
+                            try batch.set(KVKey<String>("d"), value: "new")
+                            try batch.set(KVKey<Int>("e"), value: 1)
+                            batch.remove(KVKey<String>("a"))
+                            batch.append(.set(name: "b", bytes: bytes))
+                        }
+                    }
+                ),
+            ]
+            for (call, body) in calls {
+                var refused: (before: [String: KVEntry], error: KVStoreError)?
+                // The store may have reserved space before.
+                for _ in 0..<16 where refused == nil {
+                    let before = try entries(of: store)
+                    do {
+                        try body()
+                    } catch let error as KVStoreError {
+                        refused = (before, error)
+                    }
+                }
+                guard let refused else { throw ConformanceViolation("\(call) on a full device: stored 16 times 2 MiB") }
+                try expect(
+                    refused.error.isOutOfSpace, "\(call) on a full device: expected no space, got \(refused.error)")
+                try expect(
+                    try entries(of: store) == refused.before,
+                    "\(call) on a full device has changed an entry, but was refused")
+            }
+            // What fits is stored, or refused as a whole.
+            do {
+                try store.setRawValue([7], named: "small")
+                try expectEqual(try store.rawValue(named: "small"), [7], "rawValue(named: small) after setRawValue")
+            } catch let error as KVStoreError where error.isOutOfSpace {
+                try expectEqual(try store.rawValue(named: "small"), nil, "rawValue(named: small), which was refused")
+            }
+        },
     ]
 
     private static let keyValuesOfTwoStores: [Check] = [
@@ -205,6 +255,38 @@ extension ConformanceChecks {
                 try other.compareAndSet(key, revision: try store.entry(named: "a")?.revision, value: 3),
                 "compareAndSet(a) of the second store with the revision of the first: expected true")
             try expectEqual(store.get(key), 3, "get(a) of the first store after compareAndSet of the second")
+        },
+        Check("revisions increase with every write, whichever of two stores makes it", needs: [.secondStore]) {
+            subject in
+            let stores = [subject.store, try condition(subject.other, "other")]
+            let texts = ["the first store", "the second store"]
+            let key = KVKey<Int>("a")
+            var last: UInt64 = 0
+            // The stores write in turns, and several times in a row.
+            for (number, writer) in [0, 1, 0, 0, 0, 1, 1, 0, 1, 1, 1, 1, 0].enumerated() {
+                if number == 6 { try stores[writer].remove(key) }
+                try stores[writer].set(key, value: number)
+                let revisions = try stores.map { try $0.entry(named: "a")?.revision ?? 0 }
+                try expectEqual(
+                    revisions[1], revisions[0],
+                    "the revision of a in the second store, beside that in the first, after set(a) of \(texts[writer])")
+                try expect(
+                    revisions[0] > last,
+                    "the revision of a after set(a) of \(texts[writer]): expected more than \(last), got \(revisions[0])"
+                )
+                last = revisions[0]
+            }
+            // The revision that one store has read, after as many writes of the other as there were before.
+            for (writer, reader) in [(0, 1), (1, 0)] {
+                let old = try stores[reader].entry(named: "a")?.revision
+                for number in 0..<40 {
+                    try stores[writer].set(key, value: number)
+                    try expect(
+                        try !stores[reader].compareAndSet(key, revision: old, value: -1),
+                        "compareAndSet(a) of \(texts[reader]) after \(number + 1) writes of \(texts[writer]): expected false"
+                    )
+                }
+            }
         },
         Check("no update through two stores is lost", needs: [.secondStore]) { subject in
             let stores = [subject.store, try condition(subject.other, "other")]

@@ -82,9 +82,23 @@ extension ConformanceChecks {
             }()
             let store = try place.open()
             for (index, name) in hostileNames.enumerated() {
-                try expectEqual(store.get(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
+                try expectEqual(store.get(KVKey<Int>(name)), index, "get(\(name.escaped)) after reopening")
             }
             try expectEqual(try store.keys().count, hostileNames.count, "how many keys there are")
+        },
+        ConformanceCheck("names of 1,024 bytes persist across reopening", needs: [.longestNames]) { place in
+            let names = neighboursOfLongestName
+            try {
+                let store = try place.open()
+                for (index, name) in names.enumerated() { try store.set(KVKey<Int>(name), value: index) }
+            }()
+            let store = try place.open()
+            for (index, name) in names.enumerated() {
+                try expectEqual(
+                    store.get(KVKey<Int>(name)), index,
+                    "get of \(name.utf8.count) bytes that end with \(name.suffix(1)), after reopening")
+            }
+            try expectEqual(Set(try store.keys()), Set(names), "keys() after reopening")
         },
         ConformanceCheck("raw values of 0 bytes to more than 16 MiB persist across reopening, or are refused") {
             place in

@@ -79,8 +79,37 @@ private let writesOfRead = 8
 
 /// Blocks the thread for a short time. Where tasks share a processor, the timer that ends this interrupts another one within
 /// a call, long before its time slice ends; a call that follows at once would overlap with nothing.
-private func interruptOthers() {
+func interruptOthers() {
     usleep(20)
+}
+
+/// Calls `body` on threads of its own, of which more run side by side than tasks do.
+///
+/// - Parameters:
+///   - count: The number of threads.
+///   - body: Called with the number of the thread.
+/// - Throws: The first error of a thread, after all have ended.
+func racing(threads count: Int, _ body: @escaping @Sendable (_ thread: Int) throws -> Void) async throws {
+    let (remaining, failures) = (Counter(count), Failures())
+    await withCheckedContinuation { continuation in
+        for number in 0..<count {
+            let thread = Thread {
+                do {
+                    try body(number)
+                } catch {
+                    failures.first.withLock { $0 = $0 ?? error }
+                }
+                let left = remaining.value.subtract(1, ordering: .sequentiallyConsistent).newValue
+                if left == 0 { continuation.resume() }
+            }
+            thread.start()
+        }
+    }
+    if let error = failures.first.withLock(\.self) { throw error }
+}
+
+private final class Failures: Sendable {
+    let first = Mutex<(any Error)?>(nil)
 }
 
 /// Passes an eighth of the duration of a call, two eighths after the next call, and so on: calls of equal duration would
@@ -233,19 +262,4 @@ final class Flag: Sendable {
     var isSet: Bool { value.load(ordering: .acquiring) }
 
     func set() { value.store(true, ordering: .releasing) }
-}
-
-/// Where tasks that race wait for each other.
-final class RacingTasks: Sendable {
-    private let missing: Atomic<Int>
-
-    init(of count: Int) { missing = Atomic(count) }
-
-    /// Returns when all tasks have arrived, or after a second, when the race ends.
-    func arrive() async -> ContinuousClock.Instant {
-        let end = ContinuousClock.now + .seconds(1)
-        missing.subtract(1, ordering: .sequentiallyConsistent)
-        while missing.load(ordering: .sequentiallyConsistent) > 0, ContinuousClock.now < end { await Task.yield() }
-        return ContinuousClock.now + Waiting.race
-    }
 }

@@ -146,6 +146,7 @@ final class BrokenKeyValueLocation: Sendable {
         case isNeverEmpty = "a new place is empty"
         case losesLargeNumbers = "values of every kind persist across reopening"
         case losesOddNames = "names of every kind persist across reopening"
+        case cutsLongestNames = "names of 1,024 bytes persist across reopening"
         case cuts24Bits = "raw values of 0 bytes to more than 16 MiB persist across reopening, or are refused"
         case countsAnewIfEmpty = "no revision from before a removal matches after reopening"
         case goesBack = "the last of several values persists across reopening"
@@ -177,6 +178,11 @@ final class BrokenKeyValueLocation: Sendable {
         case .losesLargeNumbers: try base.remove(KVKey<UInt64>("large"))
         case .losesOddNames:
             for name in try base.keys() where !name.utf8.allSatisfy({ $0 < 0x80 }) {
+                try base.removeValue(named: name)
+            }
+        case .cutsLongestNames where number > 1:
+            for name in try base.keys() where name.utf8.count == 1024 {
+                try base.setRawValue(try base.rawValue(named: name) ?? [], named: String(name.dropLast()))
                 try base.removeValue(named: name)
             }
         case .cuts24Bits:

@@ -37,6 +37,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case swallowsUnencodable = "a value that cannot be encoded is refused and leaves the old one"
         case trimsNames = "every text is a distinct name"
         case losesLongNames = "a name may have 1,024 bytes"
+        case cutsLongestNames = "names of 1,024 bytes that differ in the last one are different keys"
         case normalisesNames = "canonically equivalent names are different keys"
         case ignoresCase = "names that differ in case are different keys"
         case removesBelow = "a name that is a prefix of another is a distinct key"
@@ -141,6 +142,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         case .normalisesNames: name.precomposedStringWithCanonicalMapping
         case .ignoresCase: name.lowercased()
         case .cutsNames: String(name.prefix(512))
+        case .cutsLongestNames where name.utf8.count == 1024: String(name.dropLast())
         case .rawTakesAnyName: String(name.prefix(1000))
         default: name
         }

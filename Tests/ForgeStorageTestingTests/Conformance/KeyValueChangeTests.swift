@@ -74,7 +74,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
             case .splitsBatches: "the changes of a batch are reported together"
             case .readsBeforeItSubscribes: "no write is missed while a consumer subscribes"
             case .reportsEarly, .reportsOutsideOfTheLock:
-                "beside three writers, changes are reported in the order of the writes, when they are visible"
+                "beside four writers, changes are reported in the order of the writes, when they are visible"
             }
         }
 

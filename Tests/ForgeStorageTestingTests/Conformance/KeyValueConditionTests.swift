@@ -67,8 +67,10 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
         case ignoresLargeTexts = "a value above the maximum size is refused by every call that stores one"
         case storesPartsOfBatches = "a batch with a value above the maximum size changes nothing"
         case hidesFullDevices = "a write that fails on a full device changes nothing, and says why"
+        case forgetsTheOld = "a write that fails on a full device keeps the value that it would have replaced"
         case caches = "a second store of the same content sees every change when the call returns"
         case ignoresAbsence = "a change through one store invalidates the revisions that the other has read"
+        case numbersAlone = "revisions increase with every write, whichever of two stores makes it"
         case losesACommit = "no update through two stores is lost"
     }
 
@@ -80,12 +82,19 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
     /// A little more than what the check of a full device stores.
     private static let limit = (2 << 20) + 4_096
 
+    /// The revisions that the second store has written.
+    private final class Revisions: Sendable {
+        let ofSecond = Mutex<Set<UInt64>>([])
+    }
+
     let base: FileKVStore
     private let defect: Defect?
     private let memory = Mutex(Memory())
+    private let revisions: Revisions
 
-    private init(_ defect: Defect?, _ fileSystem: InMemoryFileSystem) throws {
+    private init(_ defect: Defect?, _ fileSystem: InMemoryFileSystem, _ revisions: Revisions) throws {
         self.defect = defect
+        self.revisions = revisions
         base = try FileKVStore(
             at: "/store", fileSystem: fileSystem, options: FileKVStore.Options(maximumValueSizeInBytes: Self.limit))
     }
@@ -93,9 +102,11 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
     /// A subject with every condition; its second store alone has the defects of two stores.
     static func subject(_ defect: Defect?) throws -> KeyValueStoreUnderTest {
         let device = InMemoryFileSystem()
-        let showsInSecond = defect == .caches || defect == .ignoresAbsence || defect == .losesACommit
-        var subject = KeyValueStoreUnderTest(try BrokenKVStoreUnderTest(showsInSecond ? nil : defect, device))
-        subject.other = try BrokenKVStoreUnderTest(showsInSecond ? defect : nil, device)
+        let revisions = Revisions()
+        let showsInSecond = [.caches, .ignoresAbsence, .losesACommit, .numbersAlone].contains(defect)
+        var subject = KeyValueStoreUnderTest(
+            try BrokenKVStoreUnderTest(showsInSecond ? nil : defect, device, revisions))
+        subject.other = try BrokenKVStoreUnderTest(showsInSecond ? defect : nil, device, revisions)
         subject.maximumValueSizeInBytes = limit
         subject.fillDevice = { try device.setQuota(.init(sizeInBytes: device.usage().sizeInBytes)) }
         return subject
@@ -116,7 +127,25 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
         {
             throw KVStoreError(.valueTooLarge, .set, key: key.name)
         }
-        try base.set(key, value: value)
+        do {
+            try base.set(key, value: value)
+        } catch let error as KVStoreError where error.isOutOfSpace && defect == .forgetsTheOld {
+            try base.remove(key)
+            throw error
+        }
+        try number(key.name)
+    }
+
+    /// Numbers a write of the second store beyond those of the first, which continues below.
+    private func number(_ name: String) throws {
+        guard defect == .numbersAlone, let revision = try base.entry(named: name)?.revision else { return }
+        _ = revisions.ofSecond.withLock { $0.insert(revision) }
+    }
+
+    func entry(named name: String) throws -> KVEntry? {
+        guard var entry = try base.entry(named: name) else { return nil }
+        if revisions.ofSecond.withLock({ $0.contains(entry.revision) }) { entry.revision += 1 << 32 }
+        return entry
     }
 
     func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -139,7 +168,10 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
             made = KVBatch()
         }
         for requirement in batch.requirements where defect != .ignoresAbsence || requirement.revision != nil {
-            made.require(requirement.name, revision: requirement.revision)
+            let isPresent =
+                try requirement.revision != nil && entry(named: requirement.name)?.revision == requirement.revision
+            let revision = isPresent ? requirement.revision.map { $0 % (1 << 32) } : requirement.revision
+            made.require(requirement.name, revision: revision)
         }
         let count = memory.withLock { memory in
             memory.commitCount += 1
@@ -147,5 +179,6 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
         }
         if defect == .losesACommit, count == 50 { return }
         try base.commit(made)
+        for change in batch.changes { try number(change.name) }
     }
 }
