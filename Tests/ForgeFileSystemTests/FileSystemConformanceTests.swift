@@ -75,7 +75,9 @@ struct FileSystemConformanceTests {
     @Test("descriptors in memory", arguments: ConformanceChecks.fileSystemDescriptors)
     func descriptors(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 10))
-        try await check.run(on: inMemorySubject(fileSystem))
+        var subject = try inMemorySubject(fileSystem)
+        subject.maximumOpenFileCount = 10
+        try await check.run(on: subject)
         #expect(fileSystem.openDescriptors.isEmpty)
     }
 

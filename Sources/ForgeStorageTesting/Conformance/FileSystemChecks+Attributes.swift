@@ -162,6 +162,11 @@ extension ConformanceChecks {
             }
             try tree.fileSystem.unlink(tree("fifo"))
         },
+        refuses("a directory is not created as a node", .notPermitted, or: .invalidArgument) { tree in
+            try tree.fileSystem.createNode(
+                tree("x"), at: .workingDirectory, type: .directory, permissions: .ownerReadWriteExecute, deviceNumber: 0
+            )
+        },
         holds("a change of owner clears the set-user-ID bit") { tree in
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o4755), of: .path(tree("f")))
             try tree.fileSystem.setOwner(UserID(12), group: GroupID(34), of: .path(tree("f")))
@@ -294,6 +299,11 @@ extension ConformanceChecks {
                 try tree.fileSystem.setExtendedAttribute("a", to: [UInt8](repeating: 2, count: 65_537), of: file)
             }
             try expectEqual(try tree.fileSystem.extendedAttribute("a", of: file), [1], "value")
+            // The largest one is stored, or there is no space for it.
+            let largest = [UInt8](repeating: 3, count: 65_536)
+            if try fits("b", largest, tree, file) {
+                try expect(try tree.fileSystem.extendedAttribute("b", of: file) == largest, "the largest value")
+            }
         },
         onFile("an extended attribute that does not fit changes nothing") { tree, file in
             let value = [UInt8](repeating: 3, count: 1_000)

@@ -213,6 +213,9 @@ extension ConformanceChecks {
             try tree.expectErrno(.tooManyOpenFiles, "one more") {
                 while open.count < 100_000 { open.append(try tree.fileSystem.open(tree("f"))) }
             }
+            if let limit = tree.subject.maximumOpenFileCount {
+                try expectEqual(open.count, limit, "how many files are open at the limit")
+            }
             try tree.expectErrno(.tooManyOpenFiles, "a creation") { try tree.open("new", .writeOnly, [.create]) }
             try tree.expectErrno(.tooManyOpenFiles, "a duplicate") { _ = try tree.fileSystem.duplicate(open[0]) }
             try tree.expectErrno(.tooManyOpenFiles, "even of a missing file") { try tree.open("missing") }
@@ -385,7 +388,7 @@ extension ConformanceChecks {
         },
     ]
 
-    private static func startProcess(
+    static func startProcess(
         _ tree: FileSystemFixture
     ) throws -> (fileSystem: any POSIXFileSystem, end: @Sendable () -> Void) {
         guard let process = tree.subject.startProcess?() else { throw ConformanceViolation("startProcess is nil") }

@@ -117,6 +117,13 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor, 8, at: 19_998), "record\0\0", "the content")
                 try expectEqual(try tree.status("x").allocatedSizeInBytes, allocated, "the space")
             }
+            try tree.mapping("y", size: 10, count: 4096) { descriptor, mapping in
+                tree.store("behind the end", at: 20, in: mapping)
+                try tree.fileSystem.allocate(descriptor, at: 0, length: 100)
+                try expectEqual(
+                    tree.load(0..<100, of: mapping), try tree.read(descriptor, 100, at: 0),
+                    "the mapped bytes once allocate(y, at: 0, length: 100) has moved the end over a store behind it")
+            }
         },
         holds("writing back and synchronising have no visible effect") { tree in
             try tree.mapping("x", size: 70_000) { descriptor, mapping in
@@ -207,6 +214,9 @@ extension ConformanceChecks {
                 let expected = tree.isDarwin ? Errno.invalidArgument : .overflow
                 try tree.expectErrno(expected, "before the start") {
                     _ = try tree.fileSystem.map(descriptor, at: -65_536, count: 65_536)
+                }
+                try tree.expectErrno(expected, "at the end, of as many bytes as begin the last page") {
+                    _ = try tree.fileSystem.map(descriptor, at: .max & ~65_535, count: 61_441)
                 }
                 _ = try tree.fileSystem.map(descriptor, at: .max & ~65_535, count: 65_536)
             }

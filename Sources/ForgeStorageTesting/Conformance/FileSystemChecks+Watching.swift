@@ -247,6 +247,29 @@ extension ConformanceChecks {
                 withExtendedLifetime(observation) {}
             }
         },
+        holds("the end of a process ends its observers of a signal, and no others") { tree in
+            let (other, end) = try startProcess(tree)
+            let counts = [CallCount(), CallCount()]
+            let fileSystems = [tree.fileSystem, other]
+            let observations = try zip(fileSystems, counts).map { fileSystem, count in
+                try tree.seen(through: fileSystem).opening(tree("f"), .readWrite) { file in
+                    guard let signal = try fileSystem.makeSignal(of: file) else {
+                        throw ConformanceViolation("makeSignal(of: f): expected a signal, got nil")
+                    }
+                    let observation = try signal.observe {
+                        count.increment()
+                        return nil
+                    }
+                    return (signal, observation)
+                }
+            }
+            for count in counts { try count.wait(for: 1, "calls of an observer without a signal") }
+            end()
+            observations[0].0.send()
+            try counts[0].wait(for: 2, "calls of an observer after the end of another process and a signal")
+            try expectEqual(counts[1].value, 1, "calls of the observer of a process that has ended, after a signal")
+            withExtendedLifetime(observations) {}
+        }.needing(.processes),
         refuses("an invalid descriptor has no signal", .badFileDescriptor) { tree in
             _ = try tree.fileSystem.makeSignal(of: Descriptor(rawValue: 1_999_999))
         },

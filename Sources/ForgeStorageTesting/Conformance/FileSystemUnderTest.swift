@@ -39,6 +39,10 @@ public struct FileSystemUnderTest: Sendable {
     /// The maximum number of events that a watch keeps, for the checks of the limits of watches.
     public var maximumQueuedEventCount: Int?
 
+    /// The maximum number of descriptors of the process, all of them free, for the check of that limit; nil if it is
+    /// unknown.
+    public var maximumOpenFileCount: Int?
+
     /// Makes the device read-only, for the read-only checks.
     public var makeReadOnly: (@Sendable () throws -> Void)?
 

@@ -25,6 +25,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case signalsCancelled =
             "a signal of a file reaches every observer of the file until it is cancelled, under each name"
         case forgetsTheTime = "an observer of a signal is called again after the time that it returns"
+        case signalsTheEnded = "the end of a process ends its observers of a signal, and no others"
         case hasNoSignal = "an invalid descriptor has no signal"
         case hidesReadLinks = "an access is noted if the last one is older than the last change, and only then"
         case neverEnds = "the end of a process closes its files and releases their locks"
@@ -51,9 +52,11 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case touchesForNoTime = "setting no time changes nothing"
         case movesMountPoints = "a mount point is not renamed"
         case storesWithoutSpace = "a store into a hole of a mapped file faults on a full device"
+        case opensOneMore = "a process at its limit of open files cannot open more"
+        case makesDirectoryNodes = "a directory is not created as a node"
     }
 
-    let base: InMemoryFileSystem
+    private(set) var base: InMemoryFileSystem
     let defect: Defect?
     private let calls = CallCounts()
 
@@ -67,6 +70,9 @@ struct BrokenFileSystem: InterceptingFileSystem {
     {
         var options = InMemoryFileSystem.Options()
         if check.needs.contains(.limitedSpace) { options.quota = .init(sizeInBytes: 100_000, inodeCount: 64) }
+        if check.needs.contains(.limitedDescriptors) {
+            options.maximumOpenFileCount = defect == .opensOneMore ? 11 : 10
+        }
         let isLimited = check.needs.contains(.watchLimits)
         if isLimited {
             options.maximumWatchCount = defect == .watchesOneMore ? 9 : 8
@@ -74,7 +80,8 @@ struct BrokenFileSystem: InterceptingFileSystem {
         }
         let base = InMemoryFileSystem(options: options)
         try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
-        var subject = FileSystemUnderTest(BrokenFileSystem(base: base, defect: defect), root: "/root")
+        let broken = BrokenFileSystem(base: base, defect: defect)
+        var subject = FileSystemUnderTest(broken, root: "/root")
         if check.needs.contains(.secondDevice) {
             try base.createDirectory("/other")
             try base.mount(at: "/other")
@@ -85,8 +92,14 @@ struct BrokenFileSystem: InterceptingFileSystem {
         }
         subject.startProcess = {
             let process = defect == .sharesDescriptors ? base : base.process()
-            return (process, { if defect != .neverEnds { process.endProcess() } })
+            // Shares the observers of signals.
+            var other = broken
+            other.base = process
+            return (
+                defect == .signalsTheEnded ? other : process, { if defect != .neverEnds { process.endProcess() } }
+            )
         }
+        subject.maximumOpenFileCount = check.needs.contains(.limitedDescriptors) ? 10 : nil
         subject.maximumWatchCount = isLimited ? 8 : nil
         subject.maximumQueuedEventCount = isLimited ? 8 : nil
         return subject
@@ -198,6 +211,15 @@ struct BrokenFileSystem: InterceptingFileSystem {
             where defect == .cutsNewPaths && error.errno == .fileNameTooLong
             || defect == .movesMountPoints && error.errno == .resourceBusy
         {}
+    }
+
+    func createNode(
+        _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
+    ) throws(FileSystemError) {
+        if defect == .makesDirectoryNodes, type == .directory {
+            return try base.createDirectory(path, at: directory, permissions: permissions)
+        }
+        try base.createNode(path, at: directory, type: type, permissions: permissions, deviceNumber: deviceNumber)
     }
 
     func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
@@ -318,6 +340,7 @@ private struct BrokenSignal: FileSignal {
     }
 
     func observe(_ body: @escaping @Sendable () -> Duration?) throws(FileSystemError) -> any FileSignalObservation {
+        if defect == .signalsTheEnded { cancelled.add(body) }
         let base = try base.observe {
             let time = body()
             return defect == .forgetsTheTime ? nil : time
