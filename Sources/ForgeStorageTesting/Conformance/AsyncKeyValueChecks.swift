@@ -165,10 +165,18 @@ extension ConformanceChecks {
             try expect(removed > revision, "the removal has revision \(removed) after \(revision)")
         },
         ConformanceCheck("a cancelled call changes nothing") { store in
-            let error = try await expectError(KVStoreError.self, "set") {
-                try await inCancelledTask { try await store.set(KVKey<Int>("a"), value: 1) }
+            let calls: [(call: String, body: @Sendable (any AsyncKVStoring) async throws -> Void)] = [
+                ("set(a, value: 1)", { try await $0.set(KVKey<Int>("a"), value: 1) }),
+                ("entry(named: a)", { _ = try await $0.entry(named: "a") }),
+                ("keys(prefix: \"\")", { _ = try await $0.keys(prefix: "", after: nil, limit: 10) }),
+                ("entries(prefix: \"\")", { _ = try await $0.entries(prefix: "", after: nil, limit: 10, at: nil) }),
+            ]
+            for (call, body) in calls {
+                let error = try await expectError(KVStoreError.self, "\(call) in a cancelled task") {
+                    try await inCancelledTask { try await body(store) }
+                }
+                try expectEqual(error.code, .cancelled, "the code of \(error) by \(call) in a cancelled task")
             }
-            try expectEqual(error.code, .cancelled, "code")
             try await expectAbsent("a", in: store)
         },
     ]
