@@ -111,6 +111,16 @@ extension ConformanceChecks {
             try expectEqual(error.key, "missing", "key")
             try expectEqual(error.operation, .delete, "operation")
             try expectEqual(try await store.list().map(\.key), ["a"], "entries")
+            let saving = try await expectCode(.notDirectory, "batch that saves below the file a") {
+                try await store.batch { batch in
+                    batch.save(text("c"), to: "c")
+                    batch.save(text("below"), to: "a/below")
+                    batch.save(text("d"), to: "d")
+                }
+            }
+            try expectEqual(saving.key, "a/below", "the key of \(saving), of a batch that saves below the file a")
+            try expectEqual(try await store.load("a"), text("a"), "load(a) after a batch that saves below it")
+            try expect(!(await store.exists("d")), "exists(d) after a failed change before it: expected false")
         },
         Check("an empty batch does nothing") { store in
             try await store.batch { _ in }
