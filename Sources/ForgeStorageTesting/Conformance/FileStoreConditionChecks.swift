@@ -111,6 +111,20 @@ extension ConformanceChecks {
             try await store.save(content, to: "next")
             try expect(try await store.load("next") == content, "load(next): expected the mebibyte that was saved")
         },
+        Check("the space that a failed save has taken is free again", needs: [.limitedSpace]) { subject in
+            let (store, fill) = (subject.store, try condition(subject.fillDevice, "fillDevice"))
+            try await store.save(large, to: "d/large")
+            try await fill()
+            try await store.delete("d/large")
+            for key in ["d/huge", "huge"] {
+                try await expectCode(.noSpace, "save(8 MiB, to: \(key)) where less than 3 MiB are free") {
+                    try await store.save(Data(count: 8 << 20), to: key)
+                }
+            }
+            let content = Data.patterned(count: 1 << 20)
+            try await store.save(content, to: "d/next")
+            try expect(try await store.load("d/next") == content, "load(d/next): expected the mebibyte that was saved")
+        },
     ]
 
     // MARK: Read-only devices

@@ -65,6 +65,7 @@ final class BrokenFileStoreUnderTest: FileStoring {
     enum Defect: String, CaseIterable, Sendable {
         case losesWhenFull = "a save that fails on a full device keeps the old content and leaves no file"
         case keepsWhenFull = "a file can be deleted on a full device, and its space used again"
+        case keepsSpace = "the space that a failed save has taken is free again"
         case hidesReadOnly = "on a read-only device files are read, and every change is not permitted"
         case missesUnreadable = "a file that cannot be read is an error other than notFound, and is kept"
         case losesOnFailure = "a save that fails keeps the old content and leaves no file"
@@ -76,6 +77,7 @@ final class BrokenFileStoreUnderTest: FileStoring {
 
     private struct Memory {
         var isFull = false
+        var hasFailed = false
         var lost: Set<String> = []
         var foreign: [String] = []
         var loaded: [String: Data] = [:]
@@ -126,6 +128,7 @@ final class BrokenFileStoreUnderTest: FileStoring {
     }
 
     func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        if defect == .keepsSpace, memory.withLock({ $0.hasFailed }) { throw FileStoreError(.noSpace, .save, key: key) }
         do {
             try await base.save(data, to: key, overwrite: overwrite || defect == .overwrites)
             memory.withLock { _ = $0.lost.remove(key) }
@@ -133,6 +136,7 @@ final class BrokenFileStoreUnderTest: FileStoring {
             switch (defect, error.code) {
             case (.losesWhenFull, .noSpace), (.losesOnFailure, .unavailable):
                 memory.withLock { _ = $0.lost.insert(key) }
+            case (.keepsSpace, .noSpace): memory.withLock { $0.hasFailed = true }
             case (.hidesReadOnly, .notPermitted): return
             default: break
             }
