@@ -208,6 +208,7 @@ extension ConformanceChecks {
         Check("the changes of a batch are reported together") { store in
             try store.setRawValue([1], named: "c")
             let changes = try subscription(to: .prefix(""), in: store)
+            var other = try subscription(to: .prefix(""), in: store).makeAsyncIterator()
             try store.batch { batch in
                 batch.append(.set(name: "a", bytes: [1]))
                 batch.append(.set(name: "b", bytes: [1]))
@@ -219,6 +220,14 @@ extension ConformanceChecks {
                 found.sorted() == ["a", "b", "c"] || set.changes == [.resync],
                 "the set of changes after a batch: expected those of a, b and c, or resync, got \(set.changes.map(\.text))"
             )
+
+            if case .changed? = try await other.next() {
+                let rest = try await other.nextSet()?.changes.map(\.text) ?? []
+                try expectEqual(rest.count, 2, "how many changes nextSet() has after next() has taken the first of 3")
+                try store.setRawValue([2], named: "d")
+                let names = try await other.nextSet()?.changes.map(\.bytesOfName)
+                try expectEqual(names, [[0x64]], "the UTF-8 of the names from nextSet() after it had \(rest)")
+            }
 
             let names = (0..<16).map { "n\($0)" }
             let last: UInt8 = 60
