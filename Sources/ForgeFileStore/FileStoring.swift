@@ -26,7 +26,8 @@ public protocol FileStoring: Sendable {
     ///   - overwrite: Whether to replace an existing file. If not, the save fails with
     ///     ``FileStoreError/Code/alreadyExists``; of many concurrent saves exactly one succeeds.
     /// - Throws: ``FileStoreError``; the old content is kept, unless the code is
-    ///   ``FileStoreError/Code/durabilityUnknown``, or on a server ``FileStoreError/Code/unknownOutcome``.
+    ///   ``FileStoreError/Code/durabilityUnknown``, or on a server ``FileStoreError/Code/unknownOutcome``. The space that a
+    ///   failed save has taken is free again.
     func save(_ data: Data, to key: String, overwrite: Bool) async throws
 
     /// The whole content of the file at `key`.

@@ -13,7 +13,8 @@ public protocol FileSignal: Sendable {
     /// Wakes all observers, in all processes.
     func send()
 
-    /// Calls `body` once, and again after each signal, until the observation is cancelled or released.
+    /// Calls `body` once, and again after each signal, until the observation is cancelled or released, or its process
+    /// ends.
     ///
     /// A signal that is sent after a call of `body` has begun leads to another call; several of them to one. Calls do not
     /// overlap, and are made on a thread of the observation, with no lock held. A call may follow without a signal.

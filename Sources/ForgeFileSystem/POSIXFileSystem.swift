@@ -195,6 +195,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
 
     /// Creates an empty file, a FIFO, a socket node or a device node (`mknodat(2)`); `deviceNumber` applies to devices
     /// only.
+    ///
+    /// - Throws: ``FileSystemError``: `EPERM`, or `EINVAL` on some systems, for a directory.
     func createNode(
         _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
     ) throws(FileSystemError)
