@@ -95,19 +95,30 @@ struct FileCommand: AsyncParsableCommand {
 
         struct Row: Encodable {
             var key: String
-            var bytes: Int
+            /// The length of the file; nil for an entry that is none.
+            var bytes: Int?
+            /// `other` for an entry that is no file; nil for a file.
+            var kind: String?
             var modified: Date
+
+            init(_ file: StoredFile) {
+                key = file.key
+                bytes = file.kind == .file ? Int(file.sizeInBytes) : nil
+                kind = file.kind == .file ? nil : file.kind.rawValue
+                modified = file.modified
+            }
         }
 
         func run() async throws {
             let files = try store.open(mustExist: true)
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
             try await files.forEachFile(in: key ?? "") { file in
-                let row = Row(key: file.key, bytes: Int(file.sizeInBytes), modified: file.modified)
+                let row = Row(file)
                 if output.json {
                     try StandardOutput.print(line: row)
                 } else {
-                    table.add([POSIXPath(row.key).description, String(row.bytes), row.modified.formatted(.iso8601)])
+                    let bytes = row.bytes.map(String.init) ?? "not a file"
+                    table.add([POSIXPath(row.key).description, bytes, row.modified.formatted(.iso8601)])
                 }
             }
             if !output.json { try StandardOutput.print(table.lines) }
