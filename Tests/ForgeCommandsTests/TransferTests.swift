@@ -66,9 +66,12 @@ struct TransferTests {
         try plant("tree/back\\slash", "not a key")
         try plant("files/kept", "text")
         let incomplete = try CommandRun([
-            "copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("files"))", "--delete",
+            "copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("files"))", "--delete", "--json",
         ])
         #expect(incomplete.status == 2 && incomplete.errors.contains("nothing was deleted"), "\(incomplete.errors)")
+        // What was copied before is counted.
+        let counts = try incomplete.summary()
+        #expect(counts["copied"] as? Int == 1 && counts["failed"] as? Int == 1, "\(counts)")
         #expect(try files("files") == ["file": "text", "kept": "text"])
 
         try plant("source/file", "text")

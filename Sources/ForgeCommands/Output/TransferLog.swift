@@ -105,14 +105,8 @@ final class TransferLog: Sendable {
     /// - Throws: ``CommandFailure`` if an item failed.
     func finish() throws {
         progress.finish()
-        var summary = summary.withLock { $0 }
-        summary.seconds = progress.elapsed.seconds
-        summary.dryRun = arguments.dryRun
-        if arguments.output.json {
-            try write(JSONText.line(summary))
-        } else {
-            try write(text(summary) + "\n")
-        }
+        try printSummary()
+        let summary = summary.withLock { $0 }
         let others = summary.copied + summary.equal
         guard summary.failed == 0 else {
             throw CommandFailure(
@@ -122,6 +116,16 @@ final class TransferLog: Sendable {
         guard summary.skipped == 0 else {
             throw CommandFailure("\(counted(summary.skipped, "item")) skipped: see the list", .partial)
         }
+    }
+
+    /// Prints the summary, also of a copy after which nothing may be deleted.
+    ///
+    /// - Throws: ``CommandFailure`` if the output cannot be written.
+    func printSummary() throws {
+        var summary = summary.withLock { $0 }
+        summary.seconds = progress.elapsed.seconds
+        summary.dryRun = arguments.dryRun
+        try write(arguments.output.json ? JSONText.line(summary) : text(summary) + "\n")
     }
 
     private func text(_ summary: Summary) -> String {

@@ -101,6 +101,8 @@ struct TransferArguments: ParsableArguments {
             try await Interruption.cancelling { try await run(log) }
         } catch {
             log.progress.finish()
+            // What was copied before is counted also if nothing may be deleted.
+            if ExitStatus(of: error) == .partial { try log.printSummary() }
             throw error
         }
         try log.finish()
