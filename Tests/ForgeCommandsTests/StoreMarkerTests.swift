@@ -173,4 +173,29 @@ struct StoreMarkerTests {
             #expect(try files(below: name) == before, "\(marker): \(run.output) \(run.errors)")
         }
     }
+
+    @Test("a store that is not known is copied whole to a new directory, and not into one that exists")
+    func copied() async throws {
+        for (marker, kind) in [(Marker.later, Kind.keyValue), (.missing, .files)] {
+            try await make(kind, in: "source/\(marker)")
+            try change(marker, kind, in: "source/\(marker)")
+        }
+        // A directory of no store, with a file of another program that has such a name; the directory below is first.
+        try FileManager.default.createDirectory(
+            atPath: scratch.path("source/app/!below"), withIntermediateDirectories: true)
+        for name in ["!below/file", "#lock", "#store-mine", "file"] {
+            try Data(name.utf8).write(to: scratch.url.appendingPathComponent("source/app/\(name)"))
+        }
+        let words = ["copy", "tree:\(scratch.path("source"))", "tree:\(scratch.path("target"))"]
+        let first = try CommandRun(words + ["--delete", "--verify"])
+        #expect(first.status == 0, "\(first.output) \(first.errors)")
+        #expect(try files(below: "target") == files(below: "source"))
+
+        let again = try CommandRun(words + ["--delete"])
+        #expect(again.status == 2 && again.output.contains("not known is kept whole"), "\(again.output)")
+        try Data("changed".utf8).write(to: scratch.url.appendingPathComponent("source/app/file"))
+        let second = try CommandRun(words)
+        #expect(second.status == 2 && second.output.contains("unknown store"), "\(second.output) \(second.errors)")
+        #expect(try files(below: "target")["app/file"] == Data("file".utf8))
+    }
 }

@@ -11,6 +11,7 @@ struct FileTarget: Sendable {
     private let fileSystem = SystemFileSystem()
     private let flush = BulkFlush()
     private let locks = TargetStoreLocks()
+    private let newStores = NewStores()
 
     init(_ home: Home) throws {
         root = try POSIXPath(home.url)
@@ -65,8 +66,10 @@ struct FileTarget: Sendable {
     // MARK: Writing
 
     /// Whether a store in the destination is a copy of one in the source: the source has a store of the same kinds at
-    /// the same path. A store that the source does not have is kept whole.
+    /// the same path. A store that the source does not have is kept whole, and so is one of a kind that is not known,
+    /// unless this copy has created its directory.
     func isMirrored(_ store: POSIXPath, in source: ConfinedDirectory) throws(FileSystemError) -> Bool {
+        if newStores.contains(store) { return true }
         do throws(FileSystemError) {
             let owner = try StoreScope(at: root.appendingIfAny(store), on: fileSystem).owner
             return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(owner)
@@ -117,26 +120,30 @@ struct FileTarget: Sendable {
         do throws(FileSystemError) {
             return fileSystem.discard(try openDirectory(directory))
         } catch  where error.errno == .noSuchFileOrDirectory {}
+        var permissions = FilePermissions.ownerReadWriteExecute
+        var isUnknownStore = false
+        do throws(FileSystemError) {
+            if let source {
+                try source.withDirectory(directory.isEmpty ? "." : directory) { (opened) throws(FileSystemError) in
+                    permissions = try fileSystem.status(of: .descriptor(opened)).permissions
+                    isUnknownStore = try fileSystem.owner(of: opened) == .unknownStore
+                }
+            }
+        } catch _ {}  // The source directory cannot be read: each copy from it reports that.
         guard !directory.isEmpty else {
             try fileSystem.createDirectories(
                 root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+            if isUnknownStore { newStores.insert(directory) }
             return
         }
         let (parent, name) = directory.splitLast()
         try prepare(parent, like: source)
-        var permissions = FilePermissions.ownerReadWriteExecute
-        do throws(FileSystemError) {
-            if let source {
-                permissions = try source.withDirectory(directory) { (directory) throws(FileSystemError) in
-                    try fileSystem.status(of: .descriptor(directory)).permissions
-                }
-            }
-        } catch _ {}  // The source directory cannot be read: each copy from it reports that.
         let above = try openDirectory(parent)
         defer { fileSystem.discard(above) }
         do throws(FileSystemError) {
             try fileSystem.createDirectory(
                 name, at: above, permissions: permissions.intersection(.all).union(.ownerReadWriteExecute))
+            if isUnknownStore { newStores.insert(directory) }
         } catch  where error.errno == .fileExists {
             // Another process created the entry meanwhile. If it is not a directory, opening it reports that.
         }
@@ -186,6 +193,15 @@ struct FileTarget: Sendable {
         guard !parent.isEmpty else { return try body(root) }
         try fileSystem.withDirectory(parent, at: root, resolution: Self.below, body)
     }
+}
+
+/// The directories that this copy has created in the destination, for stores of the source whose kind is not known.
+private final class NewStores: Sendable {
+    private let paths = Mutex<Set<POSIXPath>>([])
+
+    func insert(_ path: POSIXPath) { paths.withLock { _ = $0.insert(path) } }
+
+    func contains(_ path: POSIXPath) -> Bool { paths.withLock { $0.contains(path) } }
 }
 
 /// The locks of the key-value stores in a destination whose files are replaced. All are held until the copy has ended,

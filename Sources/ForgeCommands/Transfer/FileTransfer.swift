@@ -201,7 +201,9 @@ struct FileTransfer {
                 .partial)
         }
         for store in keptStores {
-            try log.record(.skip, store.shown, reason: "a store that the source does not have is kept whole")
+            let isUnknown = try StoreScope(at: target.root.appendingIfAny(store), on: SystemFileSystem()).isUnknown
+            let kind = isUnknown ? "of a kind that is not known" : "that the source does not have"
+            try log.record(.skip, store.shown, reason: "a store \(kind) is kept whole")
         }
         var others: [POSIXPath] = []
         try forEachExtraneous {
