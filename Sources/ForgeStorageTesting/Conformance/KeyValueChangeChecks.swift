@@ -283,7 +283,7 @@ extension ConformanceChecks {
         Check("beside four writers, changes are reported in the order of the writes, when they are visible") { store in
             var iterator = try subscription(to: .key("a", limit: 100_000), in: store).makeAsyncIterator()
             async let writing: Void = {
-                let end = ContinuousClock.now + 2 * Waiting.race
+                let end = ContinuousClock.now + Waiting.race * 2
                 // More threads than processors, each of which interrupts another one wherever that is in its call.
                 try await racing(threads: 4) { writer in
                     var number: UInt64 = 0
