@@ -130,10 +130,16 @@ extension POSIXFileSystem {
     /// Not atomic: if it throws, part of the tree is removed. At most two descriptors are open at once, however deep
     /// and wide the tree is. Entries that another process adds meanwhile are removed too, or make the call fail with
     /// `ENOTEMPTY`.
+    ///
+    /// - Throws: ``FileSystemError``; `EBUSY` for the root and `EINVAL` for a path that ends in `.` or `..`, before
+    ///   anything is removed.
     public func removeTree(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory
     ) throws(FileSystemError) {
         let (parent, name) = path.splitLast()
+        // rmdir(2) refuses these, but only after everything below would be gone.
+        guard !name.isEmpty || path.isEmpty else { throw FileSystemError(.removeDirectory, .resourceBusy, path: path) }
+        guard name != ".", name != ".." else { throw FileSystemError(.removeDirectory, .invalidArgument, path: path) }
         try withDirectory(parent.isEmpty ? "." : parent, at: directory) { (parent) throws(FileSystemError) in
             try withPathInErrors(path) { () throws(FileSystemError) in try removeEntry(name, at: parent) }
         }

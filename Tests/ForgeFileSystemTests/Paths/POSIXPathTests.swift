@@ -47,7 +47,7 @@ struct POSIXPathTests {
         arguments: [
             ("file:///a/b", "/a/b"), ("file:///a%20b", "/a b"), ("file:///a%2525b", "/a%25b"), ("file:///~/b", "/~/b"),
             ("file:///%C3%A9", "/é"), ("file://localhost/x", "/x"), ("file:///a/", "/a"), ("file:///", "/"),
-            ("file:///a%3Fb%23c", "/a?b#c"),
+            ("file:///a%3Fb%23c", "/a?b#c"), ("file:///a?b#c", "/a"),
         ])
     func readsURL(text: String, path: String) throws {
         let url = try #require(URL(string: text))

@@ -161,6 +161,20 @@ struct TreeRemovalTests {
         #expect(performing: { try memory.removeTree("/no") }, throws: hasErrno(.noSuchFileOrDirectory))
     }
 
+    @Test("refuses the root and a path that ends in dots before anything is removed")
+    func dots() throws {
+        try build(on: memory, at: "/tree")
+        for (path, errno) in [
+            ("/", Errno.resourceBusy), ("//", .resourceBusy), ("/tree/.", .invalidArgument),
+            ("/tree/a/..", .invalidArgument), ("/tree/a/../", .invalidArgument), ("/..", .invalidArgument),
+        ] as [(POSIXPath, Errno)] {
+            #expect(performing: { try memory.removeTree(path) }, throws: hasErrno(errno))
+            #expect(performing: { try memory.removeItem(at: URL(path)) }, throws: hasErrno(errno))
+            #expect(memory.fileExists(atPath: "/tree/a/b/c/4"), "\(path)")
+        }
+        #expect(performing: { try memory.removeTree("") }, throws: hasErrno(.noSuchFileOrDirectory))
+    }
+
     @Test("uses as few descriptors for a deep tree as for a flat one")
     func deep() throws {
         let few = InMemoryFileSystem(options: .init(maximumOpenFileCount: 4))
