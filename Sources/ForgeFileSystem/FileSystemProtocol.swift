@@ -8,23 +8,29 @@ package import SystemPackage
 /// `ConformanceSuite.fileOperations` of the product `ForgeStorageTesting` checks what is promised here.
 ///
 /// A file URL is interpreted byte for byte: `~`, `+` and spaces are ordinary bytes of names, and a percent escape is
-/// decoded exactly once. A relative URL leads where its absolute URL does. `..` is resolved by the file system after
-/// the links before it (`path_resolution(7)`), never in the text of the path, so that nothing exists at `missing/../a`.
-/// A final slash does not change where a URL leads: `directory/` is `directory`, and `removeItem(at:)` of `link/`
-/// removes the link. The implementations of this module ignore a query and a fragment too.
+/// decoded exactly once. `..` is resolved by the file system after the links before it (`path_resolution(7)`), never in
+/// the text of the path, so that nothing exists at `missing/../a`. The path of a relative URL follows the directory of
+/// its base, with its `..`, which `URL.absoluteURL` would remove together with a link before it. A final slash does not
+/// change where a URL leads: `directory/` is `directory`, `file/` is `file`, and `removeItem(at:)` of `link/` removes the
+/// link. The implementations of this module use the path of a file URL alone, and ignore its query and its fragment.
 ///
-/// A URL that is not a path (another scheme, another host, an escaped NUL or slash, an invalid escape) is refused by
-/// every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up to the
-/// implementation. A name that is too long for the file system is refused too.
+/// A URL that is not a path (another scheme, a host other than none and `localhost`, an escaped NUL or slash, an invalid
+/// escape) is refused by every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up
+/// to the implementation. A name that is too long for the file system is refused too.
 ///
 /// All calls are thread-safe, and several threads may use one directory at once: no call loses or restores an entry
 /// that another call changes. Of several threads that remove one item, or create one directory without its parents, one
 /// succeeds.
+///
+/// For implementers: `POSIXPath(url)` turns a URL into the bytes of its path as described here, and throws the error for a
+/// URL that is not a path, whose operation is `.resolve`. `URL(path)` makes a URL from a ``POSIXPath`` of any bytes, also
+/// such that are not UTF-8. `Errno`, the type of an error's `errno`, is that of the module `SystemPackage` of the package
+/// swift-system.
 public protocol FileSystemProtocol: Sendable {
     /// Whether a file or a directory exists at `path`, following symbolic links.
     ///
     /// `path` is a path, not the text of a URL: percent escapes are not decoded. The path of a directory may have a
-    /// final slash.
+    /// final slash; nothing exists at the path of a file with one.
     ///
     /// `false` also if the lookup failed: in a cycle of links, below a file, for a name that is too long, for a path
     /// that is empty or contains a NUL. Where that matters, read the file and examine the error.
@@ -39,15 +45,16 @@ public protocol FileSystemProtocol: Sendable {
     ///   - url: The directory to create. The implementations of this module take a link to a directory for one that
     ///     exists, and refuse a link to nothing.
     ///   - withIntermediateDirectories: Whether to create missing parents too; a directory that already exists is then
-    ///     a success.
+    ///     a success. A missing name before `..` is such a parent: `missing/../a` creates `missing` and `a`.
     /// - Throws: An error if there is no such directory afterwards, also at a file and at a link to one, or if it
     ///   existed and no parents were requested. Parents that were created before the failure are kept.
     func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws
 
     /// Stores `data` as the whole content of the file at `url`, creating it if it is missing.
     ///
-    /// The bytes are copied: the caller may reuse the memory that `data` refers to. No other entry is changed, created
-    /// or left in the directory, also if the call throws.
+    /// The bytes are copied: the caller may reuse the memory that `data` refers to. When the call has returned or
+    /// thrown, no other entry of the directory is changed or added; while it runs, a listing by another thread may have
+    /// a temporary entry, which replaces none of the others.
     ///
     /// A symbolic link is followed, and each link of a chain: the content of its target is replaced, and the links are
     /// kept. Whether the target of a link to nothing is created is up to the implementation; those of this module
@@ -72,7 +79,8 @@ public protocol FileSystemProtocol: Sendable {
     ///
     /// This holds for links in the tree, for links to nothing, and for a URL of a link that has a final slash.
     ///
-    /// Throws if nothing exists at `url`.
+    /// Throws if nothing exists at `url`. Throws, and removes nothing, for the root and for a URL that ends in `.` or
+    /// `..`.
     func removeItem(at url: URL) throws
 
     /// The URLs of the entries of the directory at `url`, without subdirectories' entries, in no particular order.

@@ -61,6 +61,20 @@ extension ConformanceChecks {
             try subject.expectNames(["e", "f", "g"], in: "d")
             try subject.expectNames(["a", "d", "to e"])
         },
+        Check("two dots of a URL with a base lead to the parent of a link's target too") { subject in
+            try subject.createDirectory("d/e", parents: true)
+            try subject.link("to e", to: "d/e")
+            let base = subject.url("to e", isDirectory: true)
+            guard let url = URL(string: "../c", relativeTo: base) else { return }
+            try subject.write(Data("content".utf8), to: url)
+            try subject.expectContent("content", "d/c")
+            try subject.expectContent("content", at: url)
+            try subject.remove(at: url)
+            try subject.createDirectory(at: url, parents: false)
+            try subject.expectNames([], at: url)
+            try subject.expectNames(["c", "e"], in: "d")
+            try subject.expectNames(["d", "to e"])
+        },
         Check("a write through a link replaces the target's content and keeps the link") { subject in
             try subject.createDirectory("d")
             try subject.write("old", "d/a")
@@ -83,6 +97,15 @@ extension ConformanceChecks {
                     try subject.write("new", "a")
                     for name in ["a"] + links { try subject.expectContent("new", name) }
                     try subject.expectNames(["a"] + links)
+                }
+                for link in links { try subject.remove(link) }
+                try subject.expectContent("new", "a")
+            }
+        },
+        Check("a link to a file is not taken for a directory, and is kept") { subject in
+            try subject.write("content", "a")
+            for count in linkCounts {
+                for link in try subject.links("\(count) to a ", count, to: "a") {
                     try subject.expectFailure("contentsOfDirectory(at: \(link)), a link to a file") {
                         try subject.names(in: link)
                     }
@@ -93,10 +116,49 @@ extension ConformanceChecks {
                             try subject.createDirectory(name, parents: parents)
                         }
                     }
+                    try subject.expectContent("content", link)
                 }
-                for link in links { try subject.remove(link) }
-                try subject.expectContent("new", "a")
             }
+        },
+        Check("a link to nothing is not taken for a directory") { subject in
+            for count in linkCounts {
+                for link in try subject.links("\(count) to nothing ", count, to: "missing") {
+                    for parents in [false, true] {
+                        // The link may be refused, or its target created.
+                        do { try subject.createDirectory(link, parents: parents) } catch { continue }
+                        try subject.expectNames([], in: link)
+                        try subject.remove("missing")
+                    }
+                }
+            }
+        },
+        Check("a relative link is followed from its own directory, however that is reached") { subject in
+            try subject.createDirectory("d/e", parents: true)
+            // One is the target, the others would be it if the link were followed from elsewhere.
+            for name in ["b", "d/b", "d/e/b"] { try subject.write("of " + name, name) }
+            try subject.link("to e", to: "d/e")
+            for (link, target) in [("up", "../b"), ("beside", "b"), ("twice", "up"), ("to h", "../h")] {
+                try subject.relativeLink("d/e/" + link, to: target)
+            }
+            for place in ["d/e/", "to e/"] {
+                for (link, target) in [("up", "d/b"), ("beside", "d/e/b"), ("twice", "d/b")] {
+                    try subject.expectContent("of " + target, place + link)
+                    try subject.write("through " + place + link, place + link)
+                    try subject.expectContent("through " + place + link, target)
+                    try subject.write("of " + target, target)
+                    try subject.expectExists(true, "/" + place + link)
+                }
+                try subject.expectNothing(at: place + "to h")
+                try subject.createDirectory("d/h")
+                try subject.createDirectory(place + "to h/g")
+                try subject.expectNames(["g"], in: "d/h")
+                try subject.expectNames(["g"], in: place + "to h")
+                try subject.remove("d/h")
+            }
+            try subject.remove("to e/up")
+            try subject.expectNames(["b", "beside", "twice", "to h"], in: "d/e")
+            for name in ["b", "d/b", "d/e/b"] { try subject.expectContent("of " + name, name) }
+            try subject.expectNames(["b", "d", "to e"])
         },
         Check("a directory is listed and changed through every link of a chain, and is not replaced") { subject in
             try subject.createDirectory("empty")
@@ -277,6 +339,18 @@ extension ConformanceChecks {
             }
             try subject.expectNames(["c", "d"])
         },
+        Check("a URL of the host localhost leads where its path does") { subject in
+            guard let file = subject.url(escaped: "a%20b", prefix: "file://localhost"),
+                let directory = subject.url(escaped: "d/", prefix: "file://localhost")
+            else { return }
+            try subject.createDirectory(at: directory, parents: false)
+            try subject.expectNames([], at: directory)
+            try subject.write(Data("content".utf8), to: file)
+            try subject.expectContent("content", "a b")
+            try subject.expectContent("content", at: file)
+            try subject.remove(at: file)
+            try subject.expectNames(["d"])
+        },
         Check("a URL that is not a path is refused by every call") { subject in
             try subject.createDirectory("d")
             for name in ["a", "d/a"] { try subject.write("content", name) }
@@ -291,6 +365,16 @@ extension ConformanceChecks {
                     (error as? FileSystemError)?.errno == .invalidArgument,
                     "\(call): expected a FileSystemError with EINVAL, got \(error)")
             }
+        },
+        Check("a file is the same with and without a final slash in its URL") { subject in
+            let url = subject.url("a", isDirectory: true)
+            try subject.write(Data("first".utf8), to: url)
+            try subject.expectContent("first", "a")
+            try subject.write("second", "a")
+            try subject.expectContent("second", at: url)
+            try subject.expectFailure("contentsOfDirectory(at: a/), a file") { try subject.entries(at: url) }
+            try subject.remove(at: url)
+            try subject.expectNames([])
         },
         Check("a directory is the same with and without a final slash") { subject in
             for (index, hints) in [(0, (true, false)), (1, (false, true))] {

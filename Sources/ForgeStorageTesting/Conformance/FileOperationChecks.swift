@@ -1,6 +1,5 @@
 import ForgeFileSystem
 import Foundation
-import Synchronization
 import SystemPackage
 
 extension ConformanceChecks {
@@ -125,7 +124,8 @@ extension ConformanceChecks {
             for name in ["a", "d/b"] { try subject.write("content", name) }
             for name in ["", "/a", "/d", "/d/", "/d/b", "/d/../a", "//d/./b"] { try subject.expectExists(true, name) }
             let missing = [
-                "/b", "/A2", "/a2", "/d/a", "/missing/a", "/a/b", "/d/b/c", "/" + String(repeating: "n", count: 256),
+                "/b", "/A2", "/a2", "/a/", "/d/a", "/missing/a", "/a/b", "/d/b/c",
+                "/" + String(repeating: "n", count: 256),
             ]
             for name in missing { try subject.expectExists(false, name) }
             for path in ["", "\0", try subject.path("/a\0")] {
@@ -155,6 +155,9 @@ extension ConformanceChecks {
                 try subject.createDirectory("new/../a/d", parents: true)
             }
             try subject.expectNames(["a", "d", "new"])
+            // `..` is an entry of a directory that has to exist.
+            try subject.createDirectory("made/../f", parents: true)
+            try subject.expectNames(["a", "d", "f", "made", "new"])
         },
         Check("an existing directory is an error without its parents and a success with them, and is kept") { subject in
             try subject.createDirectory("d")
@@ -248,6 +251,16 @@ extension ConformanceChecks {
             }
             try subject.expectContent("content", "a")
         },
+        Check("removing a path that ends in one or two dots is an error and removes nothing") { subject in
+            try subject.createDirectory("d/e", parents: true)
+            for name in ["d/a", "d/e/b"] { try subject.write("content", name) }
+            for path in ["d/.", "d/./", "d/e/.."] {
+                let url = try subject.spelledURL(path)
+                try subject.expectFailure("removeItem(at: \(path))") { try subject.remove(at: url) }
+                try subject.expectNames(["a", "e"], in: "d")
+                for name in ["d/a", "d/e/b"] { try subject.expectContent("content", name) }
+            }
+        },
         Check("a name can be used again after its removal, for a file and for a directory") { subject in
             try subject.write("first", "a")
             try subject.remove("a")
@@ -261,144 +274,4 @@ extension ConformanceChecks {
             try subject.expectContent("second", "a")
         },
     ]
-}
-
-extension ConformanceChecks {
-    /// The promises of calls by several threads at once.
-    static let fileOperationsInParallel: [ConformanceCheck<FileOperationsUnderTest>] = [
-        Check("concurrent writers of different files do not interfere") { subject in
-            try subject.atOnce(4, "write(…, to: files of different directories)") { writer in
-                try subject.createDirectory("d\(writer)")
-                for number in 0..<25 { try subject.write("\(writer).\(number)", "d\(writer)/\(number)") }
-            }
-            for writer in 0..<4 {
-                for number in 0..<25 { try subject.expectContent("\(writer).\(number)", "d\(writer)/\(number)") }
-            }
-        },
-        Check("concurrent writers of different files in one directory lose none") { subject in
-            try subject.createDirectory("shared")
-            let names = (0..<4).map { writer in (0..<5).map { "\(writer).\($0)" } }
-            try subject.repeatedly { round in
-                try subject.atOnce(4, "write(…, to: different files of one directory)") { writer in
-                    for name in names[writer] { try subject.write("\(round) of " + name, "shared/" + name) }
-                }
-                for name in names.joined() { try subject.expectContent("\(round) of " + name, "shared/" + name) }
-                try subject.expectNames(names.flatMap(\.self), in: "shared")
-                for name in names.joined() { try subject.remove("shared/" + name) }
-            }
-        },
-        Check("concurrent removals in one directory remove their own entries and no other") { subject in
-            try subject.createDirectory("removals")
-            let removed = (0..<4).map { thread in (0..<5).map { "\(thread).\($0)" } }
-            try subject.write("kept", "removals/kept")
-            try subject.repeatedly { _ in
-                for name in removed.joined() {
-                    if name.utf8.last == UInt8(ascii: "0") {
-                        try subject.createDirectory("removals/" + name)
-                    } else {
-                        try subject.write("content", "removals/" + name)
-                    }
-                }
-                try subject.atOnce(4, "removeItem(at: different entries of one directory)") { thread in
-                    for name in removed[thread] { try subject.remove("removals/" + name) }
-                }
-                try subject.expectNames(["kept"], in: "removals")
-                try subject.expectContent("kept", "removals/kept")
-            }
-        },
-        Check("a directory that several threads create at once with its parents is a success for each") { subject in
-            try subject.repeatedly { round in
-                let name = "shared\(round)/d/e"
-                try subject.atOnce(4, "createDirectory(at: \(name), withIntermediateDirectories: true)") { thread in
-                    try subject.createDirectory(name, parents: true)
-                    try subject.write("\(thread)", "\(name)/\(thread)")
-                }
-                for thread in 0..<4 { try subject.expectContent("\(thread)", "\(name)/\(thread)") }
-                try subject.remove("shared\(round)")
-            }
-        },
-        Check("of several threads that create one directory without its parents, one succeeds") { subject in
-            try subject.repeatedly { _ in
-                try subject.expectOneSuccess("createDirectory(at: once, withIntermediateDirectories: false)") {
-                    try subject.createDirectory("once")
-                }
-                try subject.expectNames(["once"])
-                try subject.remove("once")
-            }
-        },
-        Check("of several threads that remove one item, one succeeds") { subject in
-            try subject.repeatedly { round in
-                if round.isMultiple(of: 2) {
-                    try subject.write("content", "removed once")
-                } else {
-                    try subject.createDirectory("removed once")
-                }
-                try subject.expectOneSuccess("removeItem(at: removed once)") { try subject.remove("removed once") }
-                try subject.expectNames([])
-            }
-        },
-        Check("a directory that is listed while entries come and go has each entry that stays") { subject in
-            try subject.createDirectory("listed")
-            let kept = (0..<20).map { "kept \($0)" }
-            for name in kept { try subject.write("content", "listed/" + name) }
-            let expected = Set(kept)
-            try await overlapping(writers: 2, readers: 2, overlaps: 40, pausing: true) { writer, _ in
-                try subject.write("content", "listed/new \(writer)")
-                try subject.remove("listed/new \(writer)")
-            } read: { _ in
-                let found = try subject.names(in: "listed").filter(expected.contains)
-                try expectEqual(Set(found), expected, "contentsOfDirectory(at: listed), the entries that stay")
-                try expectEqual(found.count, expected.count, "contentsOfDirectory(at: listed), the entries that stay")
-            }
-        },
-        Check("a file that is read while it is replaced has the old content or the new") { subject in
-            // Of different lengths, and larger than the buffers that a transfer may use.
-            let contents = [(UInt8(ascii: "a"), 300_000), (UInt8(ascii: "b"), 230_000)].map {
-                Data(repeating: $0.0, count: $0.1)
-            }
-            @Sendable func expectWhole(_ content: Data) throws {
-                guard !contents.contains(content) else { return }
-                let end = content.firstIndex { $0 != content.first } ?? content.endIndex
-                throw ConformanceViolation(
-                    "read(from: a): expected \(contents.map { shown($0) }.joined(separator: " or ")), got a mixture: "
-                        + "\(shown(content)), whose first \(end - content.startIndex) bytes are equal")
-            }
-            try subject.write(contents[0], to: subject.url("a"))
-            try await overlapping(writers: 2, readers: 2, overlaps: 150) { writer, _ in
-                try subject.write(contents[writer], to: subject.url("a"))
-            } read: { _ in
-                try expectWhole(try subject.content(at: subject.url("a")))
-            }
-            // A mixture that stays is found whatever the order of the threads was.
-            for content in contents {
-                try subject.write(content, to: subject.url("a"))
-                try expectEqual(try subject.content(at: subject.url("a")), content, "read(from: a)")
-            }
-            try subject.expectNames(["a"])
-        }.needing(.atomicReplacement),
-    ]
-}
-
-extension FileOperationsUnderTest {
-    /// Throws a violation unless exactly one of several threads that call `body` at once succeeds.
-    fileprivate func expectOneSuccess(
-        _ call: String, file: StaticString = #fileID, line: UInt = #line, _ body: @escaping @Sendable () throws -> Void
-    ) throws {
-        let successes = Mutex(0)
-        let errors = Mutex<[String]>([])
-        try atOnce(4, call, file: file, line: line) { _ in
-            do {
-                try body()
-                successes.withLock { $0 += 1 }
-            } catch {
-                errors.withLock { $0.append("\((error as? FailedCall)?.error ?? error)") }
-            }
-        }
-        CallTrace.current?.setLastChange(nil)
-        let count = successes.withLock { $0 }
-        try expect(
-            count == 1,
-            "\(call) by 4 threads at once: expected one success, got \(count) and \(errors.withLock { $0 })",
-            file: file, line: line)
-    }
 }

@@ -11,14 +11,17 @@ import Synchronization
 /// import Foundation
 ///
 /// let report = await ConformanceSuite.fileOperations.run(
-///     on: "InMemoryFileSystem", having: [.symbolicLinks, .atomicReplacement, .bytewiseNames, .limitedSpace]
+///     on: "InMemoryFileSystem",
+///     having: [.symbolicLinks, .atomicReplacement, .bytewiseNames, .namesOfAnyBytes, .limitedSpace]
 /// ) {
 ///     let fileSystem = InMemoryFileSystem()
 ///     let directory = URL(filePath: "/checks", directoryHint: .isDirectory)
 ///     try fileSystem.createDirectory(at: directory, withIntermediateDirectories: true)
 ///     var subject = FileOperationsUnderTest(fileSystem, directory: directory)
 ///     subject.makeSymbolicLink = { url, target in
-///         try fileSystem.createSymbolicLink(POSIXPath(url), to: POSIXPath(target))
+///         let isRelative = target.baseURL != nil
+///         try fileSystem.createSymbolicLink(
+///             POSIXPath(url), to: isRelative ? POSIXPath(target.relativePath) : POSIXPath(target))
 ///     }
 ///     subject.fillDevice = { try fileSystem.setQuota(.init(sizeInBytes: 65_536)) }
 ///     return subject
@@ -33,10 +36,16 @@ public struct FileOperationsUnderTest: Sendable {
 
     /// Creates a symbolic link at a URL to another, for the checks that need ``ConformanceCapability/symbolicLinks``.
     ///
+    /// A target with a base is relative, and its base the directory of the link: the target of the link is then
+    /// `target.relativePath`, such as `../a`. A hook that stores the absolute path of every target creates links that
+    /// lead to the same places, but leaves the resolution of relative links unchecked.
+    ///
     /// These checks run, and need it, unless `having:` names the capabilities and this one is not among them.
     public var makeSymbolicLink: (@Sendable (_ url: URL, _ target: URL) throws -> Void)?
 
     /// Leaves less than a mebibyte free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
+    ///
+    /// It may leave nothing at all: afterwards, the check writes contents of a mebibyte, which must fail, reads and lists.
     ///
     /// This check runs, and needs it, unless `having:` names the capabilities and this one is not among them.
     public var fillDevice: (@Sendable () throws -> Void)?
@@ -193,8 +202,19 @@ extension FileOperationsUnderTest {
         }
         let call = "makeSymbolicLink(\(name), to: \(target))"
         try CallTrace.calling(call, changes: true, file: file, line: line) {
-            try makeSymbolicLink(url(name), url(target))
+            try makeSymbolicLink(url(name).absoluteURL, url(target).absoluteURL)
         }
+    }
+
+    /// Creates a link to a path that starts from the directory of the link.
+    func relativeLink(_ name: String, to target: String, file: StaticString = #fileID, line: UInt = #line) throws {
+        guard let makeSymbolicLink else { return try link(name, to: target, file: file, line: line) }
+        let link = url(name).absoluteURL
+        guard let url = URL(string: target, relativeTo: link.deletingLastPathComponent()) else {
+            throw ConformanceViolation("Foundation refuses the relative URL \(target)", file: file, line: line)
+        }
+        let call = "makeSymbolicLink(\(name), to: the relative \(target))"
+        try CallTrace.calling(call, changes: true, file: file, line: line) { try makeSymbolicLink(link, url) }
     }
 
     /// Creates links, the first one to `target`, each other one to the link before it; returns their names.
@@ -229,9 +249,11 @@ extension FileOperationsUnderTest {
     func expectNames(
         _ expected: [String], at url: URL, file: StaticString = #fileID, line: UInt = #line
     ) throws {
+        let entries: [URL]
         let found: [String]
         do {
-            found = try entries(at: url, file: file, line: line).map(name(of:))
+            entries = try self.entries(at: url, file: file, line: line)
+            found = try entries.map(name(of:))
         } catch {
             throw ConformanceViolation(
                 "contentsOfDirectory(at: \(url)): expected \(text(of: expected)), got \(cause(of: error))",
@@ -239,9 +261,13 @@ extension FileOperationsUnderTest {
         }
         let (missing, extra) = (expected.without(found), found.without(expected))
         guard !missing.isEmpty || !extra.isEmpty else { return }
+        // A name that is escaped wrongly shows in its URL alone.
+        let listed = zip(entries, found).filter { extra.contains($0.1) }.map(\.0.absoluteString)
         throw ConformanceViolation(
             "contentsOfDirectory(at: \(url)): expected \(text(of: expected)), got \(text(of: found)); "
-                + "missing: \(text(of: missing)), too many: \(text(of: extra))", file: file, line: line)
+                + "missing: \(text(of: missing)), too many: \(text(of: extra))"
+                + (listed.isEmpty ? "" : ", listed as \(listed.prefix(12).sorted().joined(separator: ", "))"),
+            file: file, line: line)
     }
 
     private func text(of names: [String]) -> String {

@@ -62,6 +62,13 @@ final class BrokenFileOperations: FileSystemProtocol {
         case createsTwice = "of several threads that create one directory without its parents, one succeeds"
         case removesTwice = "of several threads that remove one item, one succeeds"
         case listsVanishedEntries = "a directory that is listed while entries come and go has each entry that stays"
+        case emptiesDots = "removing a path that ends in one or two dots is an error and removes nothing"
+        case takesLinksForDirectories = "a link to a file is not taken for a directory, and is kept"
+        case takesLinksToNothing = "a link to nothing is not taken for a directory"
+        case followsLinksInText = "a relative link is followed from its own directory, however that is reached"
+        case resolvesBasesFirst = "two dots of a URL with a base lead to the parent of a link's target too"
+        case refusesLocalhost = "a URL of the host localhost leads where its path does"
+        case refusesSlashes = "a file is the same with and without a final slash in its URL"
         case writesInPlace = "a file that is read while it is replaced has the old content or the new"
     }
 
@@ -89,9 +96,7 @@ final class BrokenFileOperations: FileSystemProtocol {
     static func subject(_ defect: Defect?) throws -> FileOperationsUnderTest {
         let broken = try BrokenFileOperations(defect)
         var subject = FileOperationsUnderTest(broken, directory: directory)
-        subject.makeSymbolicLink = { [base = broken.base] url, target in
-            try base.createSymbolicLink(POSIXPath(url), to: POSIXPath(target))
-        }
+        subject.makeSymbolicLink = { [base = broken.base] in try base.makeSymbolicLink(at: $0, to: $1) }
         subject.fillDevice = { [base = broken.base] in
             try base.setQuota(.init(sizeInBytes: base.usage().sizeInBytes + 65_536))
         }
@@ -142,8 +147,26 @@ final class BrokenFileOperations: FileSystemProtocol {
             Self.directory.appending(component: url.lastPathComponent)
         case .skipsMissingNames where url.path(percentEncoded: false).contains("missing/../"):
             Self.directory.appending(component: url.lastPathComponent)
+        case .followsLinksInText where isRelativeLink(url): textualTarget(of: url)
+        case .resolvesBasesFirst where url.baseURL != nil: url.absoluteURL.standardized
+        case .refusesLocalhost where url.host(percentEncoded: true) == "localhost":
+            URL(string: url.absoluteString.replacing("localhost", with: "example.com")) ?? url
         case .ignoresSchemes where url.scheme == "https": URL(filePath: url.path(percentEncoded: false))
         default: url
+        }
+    }
+
+    private func isRelativeLink(_ url: URL) -> Bool {
+        do { return try !base.readSymbolicLink(POSIXPath(url)).isAbsolute } catch { return false }
+    }
+
+    /// The target of a link, whose `..` is resolved in the text of its path.
+    private func textualTarget(of url: URL) -> URL {
+        do {
+            let target = String(try base.readSymbolicLink(POSIXPath(url)))
+            return URL(filePath: target, relativeTo: url.deletingLastPathComponent()).absoluteURL.standardized
+        } catch {
+            return url
         }
     }
 
@@ -175,6 +198,12 @@ final class BrokenFileOperations: FileSystemProtocol {
             meeting.meet()
             try base.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
             try base.createDirectory(at: url, withIntermediateDirectories: false)
+        case .takesLinksForDirectories
+        where parents && type(url, followsLinks: false) == .symbolicLink && type(url) == .regular:
+            break
+        case .takesLinksToNothing
+        where parents && type(url, followsLinks: false) == .symbolicLink && type(url) == nil:
+            break
         case .takesFilesForDirectories where type(url, followsLinks: false) == .regular: break
         case .createsTwice where url.lastPathComponent == "once" && type(url) == nil:
             meeting.meet()
@@ -191,6 +220,9 @@ final class BrokenFileOperations: FileSystemProtocol {
 
     func write(_ data: Data, to url: URL) throws {
         let url = used(url)
+        if defect == .refusesSlashes, url.hasDirectoryPath, type(url) != .directory {
+            throw FileSystemError(.write, .isDirectory)
+        }
         let parent = url.deletingLastPathComponent()
         var data = data
         switch defect {
@@ -254,6 +286,9 @@ final class BrokenFileOperations: FileSystemProtocol {
     func removeItem(at url: URL) throws {
         let url = used(url)
         let kind = type(url, followsLinks: false)
+        if defect == .emptiesDots, kind == .directory, [".", ".."].contains(url.lastPathComponent) {
+            for entry in try base.contentsOfDirectory(at: url) { try base.removeItem(at: entry) }
+        }
         if defect == .buriesNames, kind == .regular {
             memory.withLock { _ = $0.removed.insert(url.path(percentEncoded: false)) }
         }
@@ -324,7 +359,7 @@ final class BrokenFileOperations: FileSystemProtocol {
             }
             return entries
         case .listsVanishedEntries where url.lastPathComponent == "listed":
-            guard let new = entries.first(where: { $0.lastPathComponent.hasPrefix("new") }) else { return entries }
+            guard let new = entries.first(where: { $0.lastPathComponent.hasSuffix("new") }) else { return entries }
             for _ in 0..<100_000 where type(new) == nil { throw FileSystemError(.status, .noSuchFileOrDirectory) }
             return entries
         case .hidesDotFiles: return entries.filter { !$0.lastPathComponent.hasPrefix(".") }
@@ -332,6 +367,14 @@ final class BrokenFileOperations: FileSystemProtocol {
             return entries.map { $0.lastPathComponent.contains("%") ? URL(filePath: "/" + $0.lastPathComponent) : $0 }
         default: return entries
         }
+    }
+}
+
+extension InMemoryFileSystem {
+    /// Creates a symbolic link; to a relative path if the target has a base.
+    func makeSymbolicLink(at url: URL, to target: URL) throws {
+        let path = target.baseURL == nil ? try POSIXPath(target) : POSIXPath(target.relativePath)
+        try createSymbolicLink(POSIXPath(url), to: path)
     }
 }
 
@@ -408,10 +451,15 @@ final class RecordingFileOperations: FileSystemProtocol {
 struct FoundationFileOperations: FileSystemProtocol {
     private func checked(_ url: URL) throws -> URL {
         let text = url.absoluteString.lowercased()
-        guard url.isFileURL, url.host(percentEncoded: false)?.isEmpty ?? true, !text.contains("%00"),
+        guard url.isFileURL, ["", "localhost"].contains(url.host(percentEncoded: false) ?? ""), !text.contains("%00"),
             !text.contains("%2f")
         else { throw FileSystemError(.resolve, .invalidArgument) }
-        return url.absoluteURL
+        // `absoluteURL` would resolve `..` in the text.
+        var used = url.baseURL.map { $0.absoluteString + url.relativeString } ?? url.absoluteString
+        used = used.replacing("file://localhost/", with: "file:///")
+        while used.count > "file:///".count, used.hasSuffix("/") { used.removeLast() }
+        guard let url = URL(string: used) else { throw FileSystemError(.resolve, .invalidArgument) }
+        return url
     }
 
     func fileExists(atPath path: String) -> Bool {
@@ -440,14 +488,21 @@ struct FoundationFileOperations: FileSystemProtocol {
             } catch {
                 return url
             }
-            url = URL(filePath: target, relativeTo: url.deletingLastPathComponent()).absoluteURL
+            let directory = url.deletingLastPathComponent().resolvingSymlinksInPath()
+            url = URL(filePath: target, relativeTo: directory).absoluteURL
         }
         throw FileSystemError(.resolve, .tooManySymbolicLinkLevels)
     }
 
     func read(from url: URL) throws -> Data { try Data(contentsOf: checked(url)) }
 
-    func removeItem(at url: URL) throws { try FileManager.default.removeItem(at: checked(url)) }
+    func removeItem(at url: URL) throws {
+        let url = try checked(url)
+        guard ![".", "..", "/"].contains(url.lastPathComponent) else {
+            throw FileSystemError(.removeDirectory, .invalidArgument)
+        }
+        try FileManager.default.removeItem(at: url)
+    }
 
     func contentsOfDirectory(at url: URL) throws -> [URL] {
         // On Linux, Foundation lists a file, and a link to a directory, as an empty directory.

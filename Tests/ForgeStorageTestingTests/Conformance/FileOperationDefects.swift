@@ -30,7 +30,7 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
         let (base, directory) = (operations.base, BrokenFileOperations.directory)
         try base.createDirectory(at: directory, withIntermediateDirectories: true)
         var subject = FileOperationsUnderTest(operations, directory: directory)
-        subject.makeSymbolicLink = { try base.createSymbolicLink(POSIXPath($0), to: POSIXPath($1)) }
+        subject.makeSymbolicLink = { try base.makeSymbolicLink(at: $0, to: $1) }
         return subject
     }
 
@@ -115,6 +115,18 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
                     }
                 }
             },
+            FileOperationDefect("the missing names before two dots are removed afterwards", .alwaysCreatesParents) {
+                $0.create = { base, url, parents in
+                    try base.createDirectory(at: url, withIntermediateDirectories: parents)
+                    let parts = url.path(percentEncoded: false).split(separator: "/../")
+                    if parents, parts.count == 2 { try base.removeItem(at: URL(filePath: String(parts[0]))) }
+                }
+            },
+            FileOperationDefect("a file with a final slash exists", .findsFilesOnly) {
+                $0.exists = { base, path in
+                    base.fileExists(atPath: path.hasSuffix("/") ? String(path.dropLast()) : path)
+                }
+            },
             FileOperationDefect("a path with a final slash does not exist", .findsFilesOnly) {
                 $0.exists = { base, path in !path.hasSuffix("/") && base.fileExists(atPath: path) }
             },
@@ -150,10 +162,19 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
             ]
         }
         + [
-            FileOperationDefect("a link to a file is taken for a directory that exists", .followsOneLink) {
+            FileOperationDefect("a link to nothing is replaced by no directory", .takesLinksToNothing) {
                 $0.create = { base, url, parents in
-                    if parents, base.isLink(url), base.type(url) == .regular { return }
+                    if base.isLink(url), base.type(url) == nil { return }
                     try base.createDirectory(at: url, withIntermediateDirectories: parents)
+                }
+            },
+            FileOperationDefect("a listing follows a relative link from the path of the call", .followsLinksInText) {
+                $0.list = { base, url in
+                    guard base.isLink(url) else { return try base.contentsOfDirectory(at: url) }
+                    let target = String(try base.readSymbolicLink(POSIXPath(url)))
+                    let directory = url.deletingLastPathComponent()
+                    return try base.contentsOfDirectory(
+                        at: URL(filePath: target, relativeTo: directory).absoluteURL.standardized)
                 }
             },
             FileOperationDefect("an empty directory behind a link is replaced by a file", .listsOneLink) {

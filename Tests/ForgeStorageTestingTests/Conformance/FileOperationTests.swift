@@ -17,17 +17,19 @@ struct FileOperationTests {
         .alwaysCreatesParents: [.skipsMissingNames],
         .acceptsExisting: [.listsOneLink, .createsTwice],
         .ignoresSchemes: [.hidesReasons],
-        .findsLinksToNothing: [.findsCycles, .readsLinksToNothing],
+        .findsLinksToNothing: [.findsCycles, .readsLinksToNothing, .followsLinksInText],
+        .readsLinksToNothing: [.followsLinksInText],
         .hidesDotFiles: [.leavesTemporaryFile, .removesFilesByPrefix, .removesDirectoriesByPrefix],
         .listsMissingAsEmpty: [
             .removesDirectoriesByPrefix, .findsCycles, .removesFilesByPrefix, .readsLinksToNothing, .cachesByPath,
+            .followsLinksInText,
         ],
         .removesFilesByPrefix: [.foldsNames, .decodesTwice],
         .removesDirectoriesByPrefix: [.decodesTwice],
         .removesNothing: [.skipsMissingNames, .removesTwice],
         .buriesNames: [.sharesTemporaryFile, .restoresSiblings, .removesTwice, .listsVanishedEntries],
         .removesTargets: [.followsOneLink, .listsOneLink],
-        .replacesLinks: [.followsOneLink, .listsOneLink],
+        .replacesLinks: [.followsOneLink, .listsOneLink, .followsLinksInText],
     ]
 
     /// The checks of many rounds, many entries or large contents.
@@ -119,7 +121,7 @@ struct FileOperationTests {
     ) throws -> FileOperationsUnderTest {
         try fileSystem.createDirectory(at: directory, withIntermediateDirectories: true)
         var subject = FileOperationsUnderTest(operations, directory: directory)
-        subject.makeSymbolicLink = { try fileSystem.createSymbolicLink(POSIXPath($0), to: POSIXPath($1)) }
+        subject.makeSymbolicLink = { try fileSystem.makeSymbolicLink(at: $0, to: $1) }
         subject.fillDevice = { try fileSystem.setQuota(.init(sizeInBytes: fileSystem.usage().sizeInBytes)) }
         return subject
     }
@@ -165,6 +167,24 @@ struct FileOperationTests {
             try BrokenFileOperations.subject(.readsOnce)
         }
         #expect("\(empty)".contains("read(from: again): expected \"content\", got \"\""), "\(empty)")
+    }
+
+    @Test("show the listed URLs of wrong names")
+    func listedURLs() async throws {
+        var operations = ReplacedFileOperations()
+        operations.list = { base, url in
+            try base.contentsOfDirectory(at: url).map { entry in
+                URL(string: entry.absoluteString.replacing("%2541", with: "%41")) ?? entry
+            }
+        }
+        let directory = BrokenFileOperations.directory
+        try operations.base.createDirectory(at: directory, withIntermediateDirectories: true)
+        let subject = FileOperationsUnderTest(operations, directory: directory)
+        let name = BrokenFileOperations.Defect.decodesTwice.rawValue
+        let check = try #require(Self.checks.first { $0.description == name })
+        let error = await #expect(throws: ConformanceViolation.self) { try await check.run(on: subject) }
+        let message = try #require(error?.description)
+        #expect(message.contains("too many: [\"A\"], listed as file:///root/d/%41, file:///root/d/A"), "\(message)")
     }
 
     @Test("name the change before a reading call that shows a broken promise")
@@ -280,7 +300,29 @@ struct FileOperationRaceTests {
         },
     ]
 
-    @Test("find two steps of a call that another one may come between, each time", arguments: races, 0..<4)
+    /// A listing takes a batch of entries in order, and continues at the position after it.
+    private static let listings: [FileOperationDefect] = [4, 8, 16, 32].flatMap { size in
+        [false, true].map { isDescending in
+            let order = isDescending ? "descending" : "ascending"
+            return FileOperationDefect(
+                "a listing continues by the position in \(order) order, \(size) at a time", .listsVanishedEntries
+            ) {
+                $0.list = { base, url in
+                    var listed: [URL] = []
+                    while true {
+                        let entries = try base.contentsOfDirectory(at: url).sorted {
+                            ($0.absoluteString < $1.absoluteString) != isDescending
+                        }
+                        let batch = entries.dropFirst(listed.count).prefix(size)
+                        guard !batch.isEmpty else { return listed }
+                        listed += batch
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("find two steps of a call that another one may come between, each time", arguments: races + listings, 0..<4)
     func found(_ defect: FileOperationDefect, _ run: Int) async throws {
         let check = try #require(ConformanceChecks.fileOperations.first { $0.description == defect.check.rawValue })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: defect.subject()) }
