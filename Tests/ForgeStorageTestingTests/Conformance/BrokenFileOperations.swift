@@ -138,7 +138,7 @@ final class BrokenFileOperations: FileSystemProtocol {
     /// The URL of the file that a call uses.
     private func used(_ url: URL) -> URL {
         switch defect {
-        case .decodesTwice where isPath(url) && !url.path(percentEncoded: false).isEmpty:
+        case .decodesTwice where isPath(url) && url.baseURL == nil && !url.path(percentEncoded: false).isEmpty:
             url.path(percentEncoded: false).removingPercentEncoding.map { URL(filePath: $0) } ?? url
         case .foldsNames where isPath(url): folded(url)
         case .ignoresBases where url.baseURL?.lastPathComponent == "d" && !url.relativePath.hasPrefix("/"):
@@ -286,7 +286,7 @@ final class BrokenFileOperations: FileSystemProtocol {
     func removeItem(at url: URL) throws {
         let url = used(url)
         let kind = type(url, followsLinks: false)
-        if defect == .emptiesDots, kind == .directory, [".", ".."].contains(url.lastPathComponent) {
+        if defect == .emptiesDots, kind == .directory, try [".", ".."].contains(POSIXPath(url).splitLast().name) {
             for entry in try base.contentsOfDirectory(at: url) { try base.removeItem(at: entry) }
         }
         if defect == .buriesNames, kind == .regular {
@@ -498,7 +498,7 @@ struct FoundationFileOperations: FileSystemProtocol {
 
     func removeItem(at url: URL) throws {
         let url = try checked(url)
-        guard ![".", "..", "/"].contains(url.lastPathComponent) else {
+        guard try ![".", "..", ""].contains(POSIXPath(url).splitLast().name) else {
             throw FileSystemError(.removeDirectory, .invalidArgument)
         }
         try FileManager.default.removeItem(at: url)
