@@ -71,10 +71,10 @@ extension ConformanceChecks {
         ConformanceCheck(
             "no error of createIfAbsent shows a coding key that comes from a value", needs: [.creationIfAbsent]
         ) { store in
-            let error = try expectSecretError(.unencodable, .set, "refusing", "createIfAbsent(refusing)") {
-                try store.createIfAbsent(refusingWallet, for: CryptKey(key: "refusing"))
+            let error = try expectSecretError(.unencodable, .set, "wallet", "createIfAbsent(wallet)") {
+                try store.createIfAbsent(refusingWallet, for: CryptKey(key: "wallet"))
             }
-            try expectNoMarker(in: error, "the error of createIfAbsent(refusing), .unencodable,")
+            try expectNoMarker(in: error, "the error of createIfAbsent(wallet), .unencodable,")
         },
         ConformanceCheck("no reflection of the store shows a value") { store in
             try store.set(marker, for: secretToken)

@@ -189,7 +189,7 @@ struct FileOperationTests {
 
     @Test("name the change before a reading call that shows a broken promise")
     func changes() async throws {
-        let report = await Self.suite(with: []).run(on: "broken") {
+        let report = await Self.suite(with: [.removesThroughLinks]).run(on: "broken") {
             try BrokenFileOperations.subject(.removesThroughLinks)
         }
         let message = try #require(report.violations.first?.description)
