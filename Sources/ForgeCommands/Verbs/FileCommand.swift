@@ -87,7 +87,12 @@ struct FileCommand: AsyncParsableCommand {
     }
 
     struct List: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List stored files.")
+        static let configuration = CommandConfiguration(
+            abstract: "List stored files.",
+            discussion: """
+                Links, pipes and other entries that no store creates, and directories of other users that cannot be read, \
+                are listed as such: "not a file", with --json by a kind instead of their length.
+                """)
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The directory to list; everything if there is none.") var key: String?
