@@ -174,7 +174,8 @@ class TreeCopies:
     @staticmethod
     def is_special(path):
         name = path.rpartition(b"/")[2]
-        return name.startswith((b"#tmp-", b"#trash-", b"#move-"))
+        # A file `log` may be that of a key-value store, which is never deleted.
+        return name == b"log" or name.startswith((b"#tmp-", b"#trash-", b"#move-"))
 
     def copies_of_stores(self):
         """`copy file:` of the file stores, and of ordinary directories into a file store."""
