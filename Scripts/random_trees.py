@@ -151,9 +151,12 @@ class Templates:
         stored += [self.read(self.vault + b"/vault"), self.read(self.vault + b"/key")]
         stored += [self.read(path) for path in self.images[:2]]
         stored += [self.read(self.path("cache/entry0.forgecache"))]
+        self.damaged_logs = []
         for content in stored:
             changed = bytearray(content)
             changed[generator.randrange(len(changed))] ^= 1 << generator.randrange(8)
+            if content.startswith(stored[0][:8]):
+                self.damaged_logs.append(bytes(changed))
             contents += [content, bytes(changed), content[: generator.randrange(len(content))]]
         return contents
 
@@ -331,6 +334,8 @@ class Tree:
             # A log in the directory that is given to `repair` is repaired.
             if directory or name != b"log":
                 self.app_file(directory, name)
+        if directory and self.chance(0.2):
+            self.app_file(directory, b"log", self.templates.damaged_logs)
         self.surroundings(directory)
 
     def surroundings(self, directory):
