@@ -259,6 +259,19 @@ extension ConformanceChecks {
                 }
             }
         },
+        ConformanceCheck("of concurrent removeIfPresent calls one returns true for each value") { store in
+            let key = KVKey<Int>("a")
+            let removed = Mutex(0)
+            let created = try await competing(tasks: 3) {
+                if try store.removeIfPresent(key) { removed.withLock { $0 += 1 } }
+                return try store.createIfAbsent(key, value: 1)
+            }
+            let left = store.contains(key) ? 1 : 0
+            try expectEqual(
+                removed.withLock { $0 }, created - left,
+                "how many calls of removeIfPresent(a) have returned true, after \(created) of createIfAbsent(a) have, "
+                    + "where \(left) value is left")
+        },
         ConformanceCheck("canonically equivalent names in one batch are different names") { store in
             let (composed, decomposed) = ("\u{E9}", "e\u{301}")
             try store.batch { batch in
