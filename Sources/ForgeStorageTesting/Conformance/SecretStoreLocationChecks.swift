@@ -20,8 +20,10 @@ public struct SecretStoreLocation: Sendable {
     /// ``ConformanceCapability/failingDevice``. Writes and opening may fail too.
     public var setFailing: (@Sendable (_ fails: Bool) throws -> Void)?
 
-    /// Makes another user the owner of the place, such as the directory of the store, for the check that needs
-    /// ``ConformanceCapability/foreignOwner``. Opening the store there may throw.
+    /// Makes another user the owner of the place, such as the directory of the store, or gives other users access to
+    /// it, for the check that needs ``ConformanceCapability/foreignOwner``. Opening the store there may throw.
+    ///
+    /// A store that recognises both, or several such places, is checked once for each.
     public var giveAway: (@Sendable () throws -> Void)?
 
     /// Creates a location without conditions.

@@ -53,6 +53,21 @@ struct SecretStoreConditionTests {
             })
     }
 
+    @Test("pass for a vault whose file or directory other users can access", arguments: ["vault", ""])
+    func accessible(_ name: POSIXPath) async throws {
+        let check = try #require(Self.checks.first { $0.description == CarelessSecrets.Defect.trustsOthers.check })
+        let (device, key) = (InMemoryFileSystem(), VaultKey.random())
+        let directory: POSIXPath = "/app/secrets"
+        var location = SecretStoreLocation {
+            try VaultCrypt(at: URL(directory.appending("vault")), key: key, fileSystem: device)
+        }
+        location.giveAway = {
+            let place = name.isEmpty ? directory : directory.appending(name)
+            try device.setPermissions(FilePermissions(rawValue: 0o777), of: .path(place))
+        }
+        try await check.run(on: location)
+    }
+
     @Test("never pass for a location that offers nothing")
     func nothing() async {
         let memory = InMemoryCrypt()
