@@ -101,6 +101,7 @@ final class RemoteDouble: AsyncKVStoring {
     }
 
     func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        guard !Task.isCancelled else { throw KVStoreError(.cancelled, .read, key: name) }
         guard name.utf8.count <= 1024 else { throw KVStoreError(.invalidKey, .read, key: name) }
         return try reachable(.read).content[KeyName(name)]
     }
@@ -123,6 +124,7 @@ final class RemoteDouble: AsyncKVStoring {
     private func page(
         _ prefix: String, _ after: String?, _ limit: Int, at revision: UInt64?
     ) throws(KVStoreError) -> AsyncKVEntryPage {
+        guard !Task.isCancelled else { throw KVStoreError(.cancelled, .keys) }
         let state = try reachable(.keys)
         let revision = revision ?? state.revision
         guard let content = state.history[revision], revision >= state.compacted else {

@@ -322,7 +322,10 @@ struct FileOperationRaceTests {
         }
     }
 
-    @Test("find two steps of a call that another one may come between, each time", arguments: races + listings, 0..<4)
+    @Test("find a listing that continues by position", arguments: listings)
+    func found(_ defect: FileOperationDefect) async throws { try await found(defect, 0) }
+
+    @Test("find two steps of a call that another one may come between, each time", arguments: races, 0..<4)
     func found(_ defect: FileOperationDefect, _ run: Int) async throws {
         let check = try #require(ConformanceChecks.fileOperations.first { $0.description == defect.check.rawValue })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: defect.subject()) }
