@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the long checks of `forge`: backups beside a writer, damaged stores, large copies, random trees of stores.
+"""Runs the long checks of `forge`: backups beside a writer, damaged stores, large copies and their speed.
 
     swift build -c release --product forge
-    Scripts/check-command.py .build/release/forge [DIRECTORY] [--only backup|repair|files|keys|trees]
-    Scripts/check-command.py .build/release/forge --only trees --seed 5 --first 17 --scale 0.001    # one tree again
+    Scripts/check-command.py .build/release/forge [DIRECTORY] [--only backup|repair|files|keys]
 
-The directory should be on a real device, which random trees need not. Every check prints its figures, and the script ends with status 1 if one fails.
+The directory should be on a real device. Every check prints its figures, and the script ends with status 1 if one fails.
 """
 import argparse
 import json
@@ -19,17 +18,11 @@ import tempfile
 import threading
 import time
 
-from random_trees import Templates
-from tree_check import TreeCheck
-
 parser = argparse.ArgumentParser()
 parser.add_argument("forge")
 parser.add_argument("directory", nargs="?")
 parser.add_argument("--only")
 parser.add_argument("--scale", type=float, default=1, help="the share of the full counts")
-parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of the random trees")
-parser.add_argument("--first", type=int, default=0, help="the number of the first random tree")
-parser.add_argument("--keep", action="store_true", help="keep a random tree with a violation, and end")
 options = parser.parse_args()
 forge = os.path.abspath(options.forge)
 failures = []
@@ -38,7 +31,7 @@ failures = []
 def expect(condition, text):
     if not condition:
         failures.append(text)
-        print("FAILED:", text, flush=True)
+        print("FAILED:", text)
 
 
 def run(*words, **arguments):
@@ -285,33 +278,8 @@ def check_keys(directory):
         expect(one.read() == other.read(), "the exported keys differ")
 
 
-def check_trees(directory):
-    """Runs the verbs on random trees; see `tree_check.py`."""
-    count = max(1, round(1000 * options.scale))
-    print("trees: seed %d, from %d" % (options.seed, options.first), flush=True)
-    begin = time.monotonic()
-    templates = Templates(forge, os.path.join(directory, "templates"))
-    for number in range(options.first, options.first + count):
-        scratch = os.path.join(directory, "tree")
-        os.mkdir(scratch)
-        check = TreeCheck(run, templates, scratch, random.Random("%d.%d" % (options.seed, number)))
-        check.run()
-        for violation in check.violations:
-            expect(False, "seed %d, tree %d: %s" % (options.seed, number, violation))
-        if check.violations and options.keep:
-            subprocess.run(["cp", "-a", scratch, tempfile.mkdtemp(prefix="tree-")], check=True)
-            break
-        shutil.rmtree(scratch)
-        if number % 10 == 9:
-            print("trees: %d of %d in %.0f s" % (number + 1, count, time.monotonic() - begin), flush=True)
-    totals = ", ".join("%d %s" % (value, name) for name, value in TreeCheck.totals.items())
-    print("trees: %s, %d violations, in %.0f s" % (totals, len(failures), time.monotonic() - begin))
-
-
 def main():
-    checks = {
-        "backup": check_backups, "repair": check_repairs, "files": check_files, "keys": check_keys, "trees": check_trees,
-    }
+    checks = {"backup": check_backups, "repair": check_repairs, "files": check_files, "keys": check_keys}
     for name, check in checks.items():
         if options.only in (None, name):
             with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -33,7 +33,7 @@ class TreeCheck(TreeCopies):
 
     def forge(self, *words, **arguments):
         """Runs a verb with `--json`; returns its status and its rows, and requires that it ends with a known status."""
-        status, output, errors, _, _ = self.forge_run(*words, "--json", **arguments)
+        status, output, errors = self.forge_run(*words, "--json", **arguments)
         self.totals["commands"] += 1
         self.last = (words[0], status, errors.strip()[-500:])
         self.expect(status in (0, 1, 2, 4, 5, 64), "status %d" % status, words, errors[-500:])
