@@ -9,10 +9,10 @@ package import SystemPackage
 ///
 /// A file URL is interpreted byte for byte: `~`, `+` and spaces are ordinary bytes of names, and a percent escape is
 /// decoded exactly once. `..` is resolved by the file system after the links before it (`path_resolution(7)`), never in
-/// the text of the path, so that nothing exists at `missing/../a`. The path of a relative URL follows the directory of
-/// its base, with its `..`, which `URL.absoluteURL` would remove together with a link before it. A final slash does not
-/// change where a URL leads: `directory/` is `directory`, `file/` is `file`, and `removeItem(at:)` of `link/` removes the
-/// link. The implementations of this module use the path of a file URL alone, and ignore its query and its fragment.
+/// the text of the path, so that nothing exists at `missing/../a`; for a URL with a base an implementation may use
+/// `URL.absoluteURL`, which removes `..` in the text, but those of this module do not. A final slash does not change
+/// where a URL leads: `directory/` is `directory`, `file/` is `file`, and `removeItem(at:)` of `link/` removes the link.
+/// The implementations of this module use the path of a file URL alone, and ignore its query and its fragment.
 ///
 /// A URL that is not a path (another scheme, a host other than none and `localhost`, an escaped NUL or slash, an invalid
 /// escape) is refused by every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up

@@ -61,20 +61,6 @@ extension ConformanceChecks {
             try subject.expectNames(["e", "f", "g"], in: "d")
             try subject.expectNames(["a", "d", "to e"])
         },
-        Check("two dots of a URL with a base lead to the parent of a link's target too") { subject in
-            try subject.createDirectory("d/e", parents: true)
-            try subject.link("to e", to: "d/e")
-            let base = subject.url("to e", isDirectory: true)
-            guard let url = URL(string: "../c", relativeTo: base) else { return }
-            try subject.write(Data("content".utf8), to: url)
-            try subject.expectContent("content", "d/c")
-            try subject.expectContent("content", at: url)
-            try subject.remove(at: url)
-            try subject.createDirectory(at: url, parents: false)
-            try subject.expectNames([], at: url)
-            try subject.expectNames(["c", "e"], in: "d")
-            try subject.expectNames(["d", "to e"])
-        },
         Check("a write through a link replaces the target's content and keeps the link") { subject in
             try subject.createDirectory("d")
             try subject.write("old", "d/a")

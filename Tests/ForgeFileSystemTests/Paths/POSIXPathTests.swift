@@ -54,6 +54,12 @@ struct POSIXPathTests {
         #expect(try POSIXPath(url) == POSIXPath(path))
     }
 
+    @Test("of a URL with a base keeps the dots, which a link before them gives a meaning")
+    func readsURLWithBase() throws {
+        let url = try #require(URL(string: "../c", relativeTo: URL(filePath: "/a/link/", directoryHint: .isDirectory)))
+        #expect(try POSIXPath(url) == "/a/link/../c")
+    }
+
     @Test("a URL with escapes that are not UTF-8 is decoded to those bytes")
     func readsBytesOfURL() throws {
         let path = POSIXPath([0x2F, 0x61, 0xFF, 0x01])

@@ -66,7 +66,6 @@ final class BrokenFileOperations: FileSystemProtocol {
         case takesLinksForDirectories = "a link to a file is not taken for a directory, and is kept"
         case takesLinksToNothing = "a link to nothing is not taken for a directory"
         case followsLinksInText = "a relative link is followed from its own directory, however that is reached"
-        case resolvesBasesFirst = "two dots of a URL with a base lead to the parent of a link's target too"
         case refusesLocalhost = "a URL of the host localhost leads where its path does"
         case refusesSlashes = "a file is the same with and without a final slash in its URL"
         case writesInPlace = "a file that is read while it is replaced has the old content or the new"
@@ -148,7 +147,6 @@ final class BrokenFileOperations: FileSystemProtocol {
         case .skipsMissingNames where url.path(percentEncoded: false).contains("missing/../"):
             Self.directory.appending(component: url.lastPathComponent)
         case .followsLinksInText where isRelativeLink(url): textualTarget(of: url)
-        case .resolvesBasesFirst where url.baseURL != nil: url.absoluteURL.standardized
         case .refusesLocalhost where url.host(percentEncoded: true) == "localhost":
             URL(string: url.absoluteString.replacing("localhost", with: "example.com")) ?? url
         case .ignoresSchemes where url.scheme == "https": URL(filePath: url.path(percentEncoded: false))
@@ -454,9 +452,7 @@ struct FoundationFileOperations: FileSystemProtocol {
         guard url.isFileURL, ["", "localhost"].contains(url.host(percentEncoded: false) ?? ""), !text.contains("%00"),
             !text.contains("%2f")
         else { throw FileSystemError(.resolve, .invalidArgument) }
-        // `absoluteURL` would resolve `..` in the text.
-        var used = url.baseURL.map { $0.absoluteString + url.relativeString } ?? url.absoluteString
-        used = used.replacing("file://localhost/", with: "file:///")
+        var used = url.absoluteString.replacing("file://localhost/", with: "file:///")
         while used.count > "file:///".count, used.hasSuffix("/") { used.removeLast() }
         guard let url = URL(string: used) else { throw FileSystemError(.resolve, .invalidArgument) }
         return url
