@@ -118,7 +118,7 @@ final class TransferLog: Sendable {
         }
     }
 
-    /// Prints the summary, also of a copy after which nothing may be deleted.
+    /// Prints the summary. Apart from `finish()`, because a copy whose deletion is refused prints it too.
     ///
     /// - Throws: ``CommandFailure`` if the output cannot be written.
     func printSummary() throws {

@@ -101,7 +101,7 @@ struct TransferArguments: ParsableArguments {
             try await Interruption.cancelling { try await run(log) }
         } catch {
             log.progress.finish()
-            // What was copied before is counted also if nothing may be deleted.
+            // The copy has ended; only the deletion is refused.
             if ExitStatus(of: error) == .partial { try log.printSummary() }
             throw error
         }

@@ -374,7 +374,7 @@ extension FileOperationsUnderTest {
 }
 
 /// The errors of several threads.
-private final class Failures: Sendable {
+final class Failures: Sendable {
     private let all = Mutex<[any Error]>([])
 
     var first: (any Error)? { all.withLock { $0.first } }

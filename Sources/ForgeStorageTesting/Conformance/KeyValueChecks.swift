@@ -363,7 +363,7 @@ extension ConformanceChecks {
     /// Two names of 1,024 bytes that differ in the last one, and two of their prefixes.
     static let neighboursOfLongestName = {
         let common = String(repeating: "x", count: 1023)
-        return [common + "y", common + "z", common, String(common.dropLast())]
+        return [common + "y", common + "z", common, String(repeating: "x", count: 1022)]
     }()
 
     static let longestNames = [String(repeating: "x", count: 1024), String(repeating: "é", count: 512)]

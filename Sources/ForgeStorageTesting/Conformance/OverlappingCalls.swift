@@ -97,7 +97,7 @@ func racing(threads count: Int, _ body: @escaping @Sendable (_ thread: Int) thro
                 do {
                     try body(number)
                 } catch {
-                    failures.first.withLock { $0 = $0 ?? error }
+                    failures.append(error)
                 }
                 let left = remaining.value.subtract(1, ordering: .sequentiallyConsistent).newValue
                 if left == 0 { continuation.resume() }
@@ -105,11 +105,7 @@ func racing(threads count: Int, _ body: @escaping @Sendable (_ thread: Int) thro
             thread.start()
         }
     }
-    if let error = failures.first.withLock(\.self) { throw error }
-}
-
-private final class Failures: Sendable {
-    let first = Mutex<(any Error)?>(nil)
+    if let error = failures.first { throw error }
 }
 
 /// Passes an eighth of the duration of a call, two eighths after the next call, and so on: calls of equal duration would

@@ -23,7 +23,7 @@ public struct SecretStoreLocation: Sendable {
     /// Makes another user the owner of the place, such as the directory of the store, or gives other users access to
     /// it, for the check that needs ``ConformanceCapability/foreignOwner``. Opening the store there may throw.
     ///
-    /// A store that recognises both, or several such places, is checked once for each.
+    /// If the store refuses both, run the check with one location for each.
     public var giveAway: (@Sendable () throws -> Void)?
 
     /// Creates a location without conditions.
