@@ -80,6 +80,22 @@ struct MountTests {
         }
     }
 
+    @Test("a copy that a full device ends says how many keys are stored")
+    func fullDestination() throws {
+        let mount = try Mount(.small, at: scratch.path("mounted"))
+        defer { withExtendedLifetime(mount) {} }
+        let value = String(repeating: "v", count: 4096)
+        let values = Dictionary(uniqueKeysWithValues: (0..<512).map { ("key.\($0)", value) })
+        try plant("data/in.json", try JSONEncoder().encode(values))
+        let url = scratch.url.appendingPathComponent("mounted/store")
+        let run = try CommandRun(["copy", "json:" + scratch.path("data/in.json"), "kv:" + url.path])
+        #expect(run.status == 1)
+        #expect(run.errors.contains("ENOSPC"), "\(run.errors)")
+        let stored = try FileKVStore(at: url, options: .init(access: .readOnly)).keys().count
+        #expect(stored > 0)
+        #expect(run.output.hasPrefix("\(stored) copied ("), "\(stored): \(run.output)")
+    }
+
     @Test("keys are removed from a store on a full device, which no process had open", arguments: [true, false])
     func fullDevice(hasReserve: Bool) throws {
         let mount = try Mount(.small, at: scratch.path("mounted"))

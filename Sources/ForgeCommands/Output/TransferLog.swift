@@ -54,6 +54,9 @@ final class TransferLog: Sendable {
     /// Whether an item has failed.
     var hasFailed: Bool { summary.withLock { $0.failed > 0 } }
 
+    /// Whether an item was copied or deleted.
+    var hasChanges: Bool { summary.withLock { $0.copied + $0.deleted > 0 } }
+
     /// Whether an item was skipped, has failed or was removed meanwhile: it has no copy to be verified.
     func isLeftOut(_ key: String) -> Bool { leftOut.withLock { $0.contains(Array(key.utf8)) } }
 
@@ -118,7 +121,7 @@ final class TransferLog: Sendable {
         }
     }
 
-    /// Prints the summary. Apart from `finish()`, because a copy whose deletion is refused prints it too.
+    /// Prints the summary. Apart from `finish()`, because a copy that an error ends prints it too.
     ///
     /// - Throws: ``CommandFailure`` if the output cannot be written.
     func printSummary() throws {

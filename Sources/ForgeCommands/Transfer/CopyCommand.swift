@@ -101,8 +101,9 @@ struct TransferArguments: ParsableArguments {
             try await Interruption.cancelling { try await run(log) }
         } catch {
             log.progress.finish()
-            // The copy has ended; only the deletion is refused.
-            if ExitStatus(of: error) == .partial { try log.printSummary() }
+            // What a store has stays there; a file of lines appears complete or not at all.
+            let isPartial = destination.scheme != .json && log.hasChanges && ExitStatus(of: error) != .interrupted
+            if isPartial || ExitStatus(of: error) == .partial { try log.printSummary() }
             throw error
         }
         try log.finish()
