@@ -34,6 +34,16 @@ package enum TestDepth {
         }
     }
 
+    /// All of `checks` in a deep run, otherwise those that `isExpected`, and a quarter of the others, by `turn`: what a
+    /// planted defect is tested with.
+    package static func checks<Check>(
+        _ checks: [Check], turn: Int, including isExpected: (Check) -> Bool
+    ) -> [Check] {
+        isDeep
+            ? checks
+            : checks.enumerated().filter { ($0.offset + turn).isMultiple(of: 4) || isExpected($0.element) }.map(\.element)
+    }
+
     /// All of `checks` in a deep run, otherwise those whose description does not contain `text`: a slow check of a
     /// layer, which a default run makes on the layer's base.
     package static func leavingOut<Check: CustomStringConvertible>(_ text: String, of checks: [Check]) -> [Check] {

@@ -43,12 +43,10 @@ struct FileOperationTests {
     private static func suite(
         with expected: Set<BrokenFileOperations.Defect>, _ turn: Int = 0
     ) -> ConformanceSuite<FileOperationsUnderTest> {
-        guard !TestDepth.isDeep else { return ConformanceSuite("file operations", checks) }
         let expected = Set(expected.map(\.rawValue))
-        let others = quick.enumerated().filter { ($0.offset + turn).isMultiple(of: 4) }.map(\.element.description)
+        let candidates = checks.filter { TestDepth.isDeep || expected.contains($0.description) || isQuick($0) }
         return ConformanceSuite(
-            "file operations",
-            checks.filter { expected.contains($0.description) || others.contains($0.description) })
+            "file operations", TestDepth.checks(candidates, turn: turn) { expected.contains($0.description) })
     }
 
     /// The checks of few calls.

@@ -17,8 +17,10 @@ struct KeyValueChangeTests {
 
     @Test("each detect their defects, and no other check does", arguments: MisreportingKVStore.Defect.allCases)
     func defects(_ defect: MisreportingKVStore.Defect) async {
+        let turn = MisreportingKVStore.Defect.allCases.firstIndex(of: defect) ?? 0
+        let checks = TestDepth.checks(Self.checks, turn: turn) { $0.description == defect.check }
         let report = await Waiting.$limit.withValue(.seconds(2)) {
-            await ConformanceSuite.keyValueStoreChanges.run(on: "\(defect)") { MisreportingKVStore(defect) }
+            await ConformanceSuite("changes", checks).run(on: "\(defect)") { MisreportingKVStore(defect) }
         }
         let failed = report.violations.map(\.check)
         #expect(defect.isGeneral ? failed.contains(defect.check) : failed == [defect.check], "\(report)")
@@ -38,7 +40,9 @@ struct KeyValueChangeTests {
     func messages() async throws {
         let call = #"nextSet() of key("a", limit: 128), which waited during removeAll(): expected changes, got none"#
         let report = await Waiting.$limit.withValue(.seconds(2)) {
-            await ConformanceSuite.keyValueStoreChanges.run(on: "silent after removeAll") {
+            await ConformanceSuite("changes", Self.checks.filter { $0.description.contains("waits receives") }).run(
+                on: "silent after removeAll"
+            ) {
                 MisreportingKVStore(.forgetsToWakeAfterRemoveAll)
             }
         }
