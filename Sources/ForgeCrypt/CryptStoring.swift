@@ -11,14 +11,16 @@
 ///   When `set` returns, a store on disk has made it durable.
 /// - Present, absent, undecodable and unavailable are distinct results: nil means only that there is no such secret;
 ///   the others throw. A stored nil of an optional type is a value.
-/// - Every `Codable` value can be stored. Values are kept encoded: a value that is a class is not shared, and what its
-///   type does not encode is lost.
+/// - Every `Codable` value can be stored that `ValueCoder` of `ForgeCoding` encodes; another one, such as one nested in
+///   more than 64 levels, is ``CryptError/Code/unencodable``, or ``CryptError/Code/tooLarge``. Values are kept encoded: a
+///   value that is a class is not shared, and what its type does not encode is lost.
 /// - Every call refuses a name that is not valid with ``CryptError/Code/invalidKey``, the reads too.
 /// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``; `deleteAll`
 ///   may have deleted some secrets.
-/// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)``; on a full
-///   one, ``CryptError/Code/noSpace``. In a place of another user nothing is written: `.insecureFile`, or
-///   `.unavailable` where the system denies access.
+/// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)`` with the reason
+///   `.inputOutput`; on a full one, ``CryptError/Code/noSpace``, also of a `delete` that needs space. A call that has
+///   nothing to change may succeed. When the device works again, so does the store. In a place of another user nothing
+///   is written: `.insecureFile`, or `.unavailable` where the system denies access; reads may work.
 /// - Every error is a ``CryptError`` with the operation and, unless the call has none, the name of the secret.
 /// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
 ///   `CodingFailure(_:redacting:)` of `ForgeCoding`, which drops what it quotes, and coding keys too, which may be parts

@@ -89,6 +89,7 @@ private enum Defect: CaseIterable {
     case othersAreNil, emptyRawIsNil, limitOffByOne, cachesTyped, acceptsNulAtEnd, refusesLongRawNames
     case operationIsOpen, omitsName, keepsCodingPath, decodesUnderReadLock, encodesUnderWriterLock, createsUnderOwnLock
     case keepsMissingKey, keepsPathOfEncoding, keepsPathOfCreation
+    case replacesSlashes
     case setsInTwoSteps, setsRawInTwoSteps, restoresOthers, restoresOthersRaw, createsInTwoSteps
 
     /// Whether the defect shows only in large values, which are slow to store.
@@ -108,6 +109,7 @@ private enum Defect: CaseIterable {
             "keys lists every name in byte order"
         case .countsCharacters, .acceptsNulAtEnd:
             "a name that is empty, too long or holds a NUL is refused by every call"
+        case .replacesSlashes: "a name with a special meaning elsewhere is an ordinary name"
         case .acceptsRawNames: "the calls for raw values refuse the names that the others refuse"
         case .refusesTheLargest, .limitOffByOne: "an encoded value of exactly 16 MiB is accepted, and no longer one"
         case .acceptsAnyRawSize: "a raw value of more than 16 MiB is refused, and the old one is kept"
@@ -239,6 +241,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         let name =
             switch defect {
             case .ignoresCase: key.key.lowercased()
+            case .replacesSlashes: String(decoding: key.key.utf8.map { $0 == 0x2F ? 0x5F : $0 }, as: UTF8.self)
             case .normalisesNames: key.key.precomposedStringWithCanonicalMapping
             case .countsCharacters:
                 key.key.count > 1024 ? key.key : String(decoding: key.key.utf8.prefix(1024), as: UTF8.self)

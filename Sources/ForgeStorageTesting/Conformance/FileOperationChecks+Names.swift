@@ -242,7 +242,7 @@ extension ConformanceChecks {
             let names = [
                 "~", "%41", "%2541", "A", "a b", "a?b", "a#b", "a;b", "a:b", "a\\b", "a\nb", "*", "\u{E9}", "\u{1F600}",
                 "con", "-rf", "$HOME", String(repeating: "n", count: 255), "a+b", "%2B", " a", "a ", "a  b", "a.",
-                "a..",
+                "a..", "a_b", "a-b", "a%3Ab", "a%3ab", "ab",
             ]
             for name in names { try subject.write("of " + name, name) }
             for name in names { try subject.expectContent("of " + name, name) }

@@ -355,9 +355,14 @@ extension ConformanceChecks {
         "\u{1}", "\u{7F}", "\u{FEFF}", "\u{202E}abc", "é", "e\u{301}", "ß", "ss", "İ", "😀", "<key>", "&amp;", "%2e%2e",
         "%", "#lock",
         "#tmp-x", "#forge:", "#forge:%00", "log", "NSGlobalDomain", "AppleLanguages.x", "@count", "self", "a.b", "a[0]",
-        "*", "?",
-        "$(id)", "'; --", "con", "nul.txt", "A", "a", String(repeating: "x", count: 900),
+        "*", "?", "$(id)", "'; --", "con", "nul.txt", "A", "a", String(repeating: "x", count: 900),
         String(repeating: "é", count: 450),
+    ] + substitutedNames
+
+    /// Different names that a store confuses which replaces, escapes or leaves out what the name of a file cannot have.
+    static let substitutedNames = [
+        "s/x", "s_x", "s-x", "s:x", "s.x", "s x", "s+x", "s\\x", "s%2Fx", "s%2fx", "s%252Fx", "s%20x", "sx", "s//x",
+        "s/x/", "s/./x", "s\u{2215}x", "S/x",
     ]
 
     /// Two names of 1,024 bytes that differ in the last one, and two of their prefixes.

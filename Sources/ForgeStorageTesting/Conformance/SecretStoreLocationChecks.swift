@@ -281,21 +281,27 @@ extension ConformanceChecks {
             let setFailing = try condition(location.setFailing, "setFailing")
             for change in SecretCall.changes("newer") {
                 var values = filled
-                try filledStore(location)
+                // It may have the secrets in memory.
+                var stores = [try filledStore(location)]
+                // It has read nothing before the failures.
+                stores.append(try location.open())
                 try setFailing(true)
                 do {
-                    // A store that was opened before may have the secrets in memory.
-                    let store = try location.open()
-                    for call in SecretCall.reads(["a", "b", "new"]) + [change] {
-                        try expectEffectOrFailure(of: call, on: &values, in: store)
-                    }
+                    stores.append(try location.open())
                 } catch let error as CryptError {
                     // It may read when it is opened.
                     try expectCode(of: error, [.unavailable], "open() on a failing device")
                 }
+                for store in stores.reversed() {
+                    for call in SecretCall.reads(["a", "b", "new"]) + [change] {
+                        try expectEffectOrFailure(of: call, on: &values, in: store)
+                    }
+                }
                 try setFailing(false)
+                for store in stores {
+                    try expectKept(values, location, store, "\(change.text) on a device that failed")
+                }
                 let store = try location.open()
-                try expectKept(values, location, store, "\(change.text) on a failing device")
                 try store.set("newer", for: CryptKey(key: "a"))
                 values["a"] = "newer"
                 try expectKept(values, location, store, "set(a) after the failures")

@@ -86,6 +86,7 @@ final class CarelessSecrets: CryptStoring {
         case acceptsWhenFull, createsWhenFull, listsRefused
         case hidesReadOnly, createsOnReadOnly, setsRawOnReadOnly
         case missesUnreadable, createsUnreadable, listsNothing, missesRaw, callsItDamage, omitsName
+        case forgetsAfterFailure
         case trustsOthers, createsForOthers, setsRawForOthers
 
         /// The description of the check that must fail.
@@ -95,7 +96,8 @@ final class CarelessSecrets: CryptStoring {
                 "a secret that does not fit on a full device is refused, and the others are kept"
             case .hidesReadOnly, .createsOnReadOnly, .setsRawOnReadOnly:
                 "on a read-only device secrets are read, and every change is an error"
-            case .missesUnreadable, .createsUnreadable, .listsNothing, .missesRaw, .callsItDamage, .omitsName:
+            case .missesUnreadable, .createsUnreadable, .listsNothing, .missesRaw, .callsItDamage, .omitsName,
+                .forgetsAfterFailure:
                 "a secret that cannot be read is an error and never absent, and is kept"
             case .trustsOthers, .createsForOthers, .setsRawForOthers:
                 "a place that belongs to another user is not written to"
@@ -109,6 +111,8 @@ final class CarelessSecrets: CryptStoring {
     private let device: InMemoryFileSystem
     private let defect: Defect?
     private let refused = Mutex<Set<String>>([])
+    /// Whether a read has failed.
+    private let hasFailed = Mutex(false)
 
     private init(_ defect: Defect?, _ device: InMemoryFileSystem, _ key: SymmetricKey) throws {
         base = try VaultCrypt(at: Self.url, key: key, fileSystem: device)
@@ -133,7 +137,13 @@ final class CarelessSecrets: CryptStoring {
     }
 
     func get<Value>(_ key: CryptKey<Value>) throws -> Value? {
-        try read(.missesUnreadable, nil) { () throws(CryptError) in try base.get(key) }
+        if defect == .forgetsAfterFailure, device.readError == nil, hasFailed.withLock({ $0 }) { return nil }
+        do {
+            return try read(.missesUnreadable, nil) { () throws(CryptError) in try base.get(key) }
+        } catch {
+            if device.readError != nil { hasFailed.withLock { $0 = true } }
+            throw error
+        }
     }
 
     func contains<Value>(_ key: CryptKey<Value>) throws -> Bool {
