@@ -109,6 +109,19 @@ extension Mutation {
                     })
             }
         },
+        Mutation("only the first two stores through a mapping are modifications") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                let (first, second) = (Flag(), Flag())
+                return FileMapping(
+                    watching: try tree.base.map(descriptor, at: offset, count: count),
+                    store: { mapping, bytes, place in
+                        let before = tree.modified(descriptor)
+                        mapping.store(bytes, at: place)
+                        guard first.raise(), second.raise(), let before else { return }
+                        tree.setModified(before, of: .descriptor(descriptor))
+                    })
+            }
+        },
         Mutation("a mapping of a file open for appending stores at its end") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)

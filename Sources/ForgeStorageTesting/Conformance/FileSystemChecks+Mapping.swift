@@ -137,13 +137,23 @@ extension ConformanceChecks {
             }
         },
         holds("a store that was written back and synchronised is a modification") { tree in
-            try tree.mapping("x", size: 4096) { descriptor, mapping in
+            try tree.mapping("x", size: 40_000) { descriptor, mapping in
                 let past = FileTime(seconds: 1000)
                 try tree.fileSystem.setTimes(accessed: nil, modified: past, of: .path(tree("x")))
                 tree.store("new", at: 0, in: mapping)
                 try mapping.writeBack()
                 try tree.fileSystem.synchronize(descriptor, .full)
                 try expect(try tree.status("x").modified > past, "the time of modification is the old one")
+                // Each store is into a page of its own: only the first one into a page must be noticed.
+                tree.store("other", at: 16_384, in: mapping)
+                try tree.fileSystem.synchronize(descriptor, .full)
+                try tree.fileSystem.setTimes(accessed: nil, modified: past, of: .path(tree("x")))
+                tree.store("last", at: 32_768, in: mapping)
+                try mapping.writeBack()
+                try tree.fileSystem.synchronize(descriptor, .full)
+                try expect(
+                    try tree.status("x").modified > past,
+                    "the time of modification is the old one after a store that follows a synchronised one")
             }
         },
         holds("a store into a file open for appending goes to its own offset") { tree in
