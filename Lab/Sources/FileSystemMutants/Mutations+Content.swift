@@ -208,6 +208,14 @@ extension Mutation {
                 try tree.base.seek(descriptor, to: origin == .data ? offset + 4096 : offset, from: origin)
             }
         },
+        Mutation("seeking for data finds none within the first block") {
+            $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
+                guard origin == .data, (1..<4096).contains(offset) else {
+                    return try tree.base.seek(descriptor, to: offset, from: origin)
+                }
+                return try tree.base.seek(descriptor, to: 4096, from: .data)
+            }
+        },
         Mutation("seeking beyond the end stops at the end") {
             $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
                 let position = try tree.base.seek(descriptor, to: offset, from: origin)

@@ -332,6 +332,9 @@ extension ConformanceChecks {
                 }
                 try expectEqual(try tree.read(descriptor, 1, at: data[1]), "x", "the data")
             }
+            try tree.opening(tree("f"), .readOnly) { descriptor in
+                try expectEqual(try tree.fileSystem.nextData(of: descriptor, at: 3), 3, "the data of f from 3 on")
+            }
         },
         holds("there is no data at the end of a file, or behind it") { tree in
             try tree.opening(tree("f"), .readOnly) { descriptor in
