@@ -152,6 +152,23 @@ extension ConformanceChecks {
             try tree.fileSystem.setOwner(nil, group: group, of: file)
             try expectEqual(try tree.status("d/own").group, group, "the group after it was set to one of the user")
         },
+        asOtherUser("a user who changes the group of an own file clears its set-user-ID bit", mode: 0o777) { tree in
+            try tree.create("d/own")
+            let file = FileReference.path(tree("d/own"))
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o4755), of: file)
+            try tree.fileSystem.setOwner(nil, group: group, of: file)
+            try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
+        },
+        asOtherUser("setting neither owner nor group of a file of another user leaves its bits", mode: 0o755) { tree in
+            let permissions = FilePermissions(rawValue: 0o6755)
+            try tree.ownersFileSystem.setPermissions(permissions, of: .path(tree("d/x")))
+            do throws(FileSystemError) {
+                try tree.fileSystem.setOwner(nil, group: nil, of: .path(tree("d/x")))
+            } catch {
+                try expectEqual(error.errno, .notPermitted, "the error of setOwner(nil, group: nil)")
+            }
+            try expectEqual(try tree.status("d/x").permissions, permissions, "the permissions")
+        },
         asOtherUser("a write by a privileged user keeps the set-user-ID bit", mode: 0o755) { tree in
             let owner = tree.ownersFileSystem
             try owner.setPermissions(FilePermissions(rawValue: 0o4755), of: .path(tree("d/x")))

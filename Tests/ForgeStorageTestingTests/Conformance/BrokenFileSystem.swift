@@ -27,7 +27,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case forgetsTheTime = "an observer of a signal is called again after the time that it returns"
         case signalsTheEnded = "the end of a process ends its observers of a signal, and no others"
         case hasNoSignal = "an invalid descriptor has no signal"
-        case hidesReadLinks = "an access is noted if the last one is older than the last change, and only then"
+        case hidesReadLinks = "an access is noted unless the last one is newer than the last change"
         case neverEnds = "the end of a process closes its files and releases their locks"
         case sharesDescriptors = "processes do not share descriptors, and share the files"
         case neverWaits = "a process that waits for a lock gets it when the holder ends"
@@ -48,6 +48,8 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case cutsNewPaths = "the new path of a rename or a link may not be longer either"
         case ignoresTheSlash = "an exchange accepts a slash after the name of a directory, but of no file"
         case ignoresForeignGroups = "a user gives an own file the group that it has or one of their own, but no other"
+        case keepsOwnBits = "a user who changes the group of an own file clears its set-user-ID bit"
+        case clearsForeignBits = "setting neither owner nor group of a file of another user leaves its bits"
         case allocatesFIFOs = "no space is reserved for a FIFO"
         case touchesForNoTime = "setting no time changes nothing"
         case movesMountPoints = "a mount point is not renamed"
@@ -184,7 +186,12 @@ struct BrokenFileSystem: InterceptingFileSystem {
 
     func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
         do throws(FileSystemError) {
+            let permissions = try base.status(of: file).permissions
             try base.setOwner(owner, group: group, of: file)
+            if defect == .keepsOwnBits { try base.setPermissions(permissions, of: file) }
+        } catch  where defect == .clearsForeignBits {
+            let (root, permissions) = (base.process(user: UserID(0)), try base.status(of: file).permissions)
+            try root.setPermissions(permissions.subtracting([.setUserID, .setGroupID]), of: file)
         } catch  where defect == .ignoresForeignGroups && owner == nil {
             guard try base.status(of: file).owner == base.effectiveUser else { throw error }
         }
