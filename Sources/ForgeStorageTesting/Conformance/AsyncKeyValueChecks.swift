@@ -374,6 +374,19 @@ extension ConformanceChecks {
             try await expectEqual(
                 store.read(KVKey<Int>("longer")), 2, "read(longer) before the end of its second time to live")
         },
+        ConformanceCheck("after its time to live a value is absent for the requirements of a batch too") { subject in
+            let (store, key, timeToLive) = (subject.store, KVKey<Int>("a"), Duration.seconds(2))
+            guard let expiry = try await store.capabilities().expiry else { return }
+            try await store.set(key, value: 1, timeToLive: timeToLive)
+            let ended = try await store.entry(named: key.name)?.revision
+            try await subject.pass(timeToLive + expiry)
+            if let ended {  // Nil if a busy machine has let the time pass before.
+                try await expectEqual(
+                    store.compareAndSet(key, revision: ended, value: 2), false, "compareAndSet(a) of its old revision")
+            }
+            try await expectEqual(store.createIfAbsent(key, value: 3), true, "createIfAbsent(a) after the old value")
+            try await expectEqual(store.read(key), 3, "read(a)")
+        },
         ConformanceCheck("a read sees every write that another client has made, if that is declared") { subject in
             guard try await subject.store.capabilities().readConsistency == .linearizable else { return }
             for index in 0..<20 {

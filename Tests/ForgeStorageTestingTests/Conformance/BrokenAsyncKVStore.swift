@@ -37,6 +37,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case neverExpires = "a value becomes absent after its time to live, as exactly as declared, or is refused"
         case batchesNeverExpire =
             "every value that a batch sets has its time to live, and the last set of a name decides"
+        case requiresEndedValues = "after its time to live a value is absent for the requirements of a batch too"
         case readsOldValues = "a read sees every write that another client has made, if that is declared"
         case losesTheRest = "acknowledged writes and their revisions survive what is declared"
     }
@@ -110,6 +111,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case .rollsRevisionsBack:
             let revision = memory.withLock { $0.rolledBack[name] }
             return entry.map { KVEntry(bytes: $0.bytes, revision: revision ?? $0.revision) }
+        case .requiresEndedValues: memory.withLock { $0.old[name] = entry ?? $0.old[name] }
         case .countsToThree: return entry.map { KVEntry(bytes: $0.bytes, revision: min($0.revision, 3)) }
         default: break
         }
@@ -150,6 +152,12 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case .keepsTheFirst where count > 1: return nil
         case .removesNothing: if case .remove = changes.first { return nil }
         case .ignoresRevisions, .letsEverybodyCreate: batch = .of(changes)
+        case .requiresEndedValues:
+            for requirement in requirements where requirement.revision == nil {
+                guard memory.withLock({ $0.old[requirement.name] }) == nil else {
+                    throw KVStoreError(.conflict, .batch, key: requirement.name)
+                }
+            }
         case .losesAnUpdate where count == 5: return nil
         case .appliesHalf where !batch.requirements.isEmpty:
             do throws(KVStoreError) {
