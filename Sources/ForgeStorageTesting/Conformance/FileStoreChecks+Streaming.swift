@@ -6,8 +6,8 @@ extension ConformanceChecks {
     /// The promises of a file store with readers, writers, conditional saves, batches, listings by pages, exports,
     /// progress and attributes, which need ``ConformanceCapability/fileAttributes``; besides ``fileStore``.
     public static let streamingFileStore: [ConformanceCheck<any StreamingFileStoring>] =
-        fileConditions + fileBatches + fileReaders + fileWriters + filePages + fileTransfers
-        + fileAttributes
+        fileConditions + fileBatches + fileReaders + fileWriters + filePages + fileLongListings
+        + fileTransfers + fileAttributes
 }
 
 private typealias Check = ConformanceCheck<any StreamingFileStoring>
@@ -262,6 +262,21 @@ extension ConformanceChecks {
                 try await all(store.files(in: "missing", FileListingOptions()))
             }
         },
+    ]
+
+    /// Checks of listings that a store reads in several pages.
+    package static let fileLongListings: [ConformanceCheck<any StreamingFileStoring>] = [
+        Check("a listing of many files in one directory has each of them once, and in order if it is sorted") { store in
+            let keys = (0..<1100).map { "d/\($0)" }
+            for key in keys { try await store.save(Data(), to: key, durability: .none) }
+            let found = try await all(store.files(in: "d", FileListingOptions())).map(\.key)
+            try expectEqual(found.count, keys.count, "the number of listed files")
+            try expectEqual(Set(found), Set(keys), "listed files")
+            let sorted = try await all(store.files(in: "", FileListingOptions(sorted: true, after: "d"))).map(\.key)
+            try expect(
+                sorted == keys.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) },
+                "a sorted listing of \(keys.count) files is not in order, or not complete")
+        }
     ]
 }
 

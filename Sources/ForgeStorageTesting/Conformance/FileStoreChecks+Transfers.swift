@@ -257,6 +257,9 @@ extension ConformanceChecks {
                 try await expectCode(.alreadyExists, "export without overwriting") {
                     try await store.export("f", to: destination)
                 }
+                try await expectCode(.alreadyExists, "export with a progress, without overwriting") {
+                    try await store.export("f", to: destination, progress: Progress(totalUnitCount: 0))
+                }
                 try expectEqual(try Data(contentsOf: destination), Data("old".utf8), "content")
                 try await store.export("f", to: destination, overwrite: true)
                 try expectEqual(try Data(contentsOf: destination), Data("new".utf8), "content after overwriting")

@@ -81,6 +81,16 @@ extension ConformanceChecks {
             try await store.save(text("a"), to: "g")
             try expectEqual(try await changes.next(), .changed("g"), "the second change")
         },
+        Check("the changes of a store without files begin at once, and its first file is one") { store in
+            var changes = store.changes().makeAsyncIterator()
+            try expectEqual(try await changes.next(), .resync, "the first change")
+            try await store.save(text("a"), to: "f")
+            // The creation of the root is reported as resync.
+            let second = try await changes.next()
+            try expect(
+                second == .changed("f") || second == .resync,
+                "the first file should be reported, not \(second.map { "\($0)" } ?? "the end")")
+        },
         Check("the changes that a slow consumer does not take become one resync") { store in
             var watcher = try await FileWatcher(store)
             for round in 0..<3 {

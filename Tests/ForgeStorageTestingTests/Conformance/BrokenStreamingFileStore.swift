@@ -2,10 +2,12 @@ import ForgeFileStore
 import ForgeFileSystem
 import Foundation
 
-/// A streaming file store with one defect in its copies or exports, to test that the corresponding check fails.
+/// A streaming file store with one defect in its listings, copies or exports, to test that the corresponding check fails.
 final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     /// The raw value is the description of the check that detects the defect.
     enum Defect: String, CaseIterable {
+        case losesLaterPages =
+            "a listing of many files in one directory has each of them once, and in order if it is sorted"
         case cutsExports = "an exported file is written byte for byte, and the stored one stays"
         case exportsOverEverything = "an export replaces a file only if overwriting is permitted"
         case followsLinks = "an export replaces a link and does not follow it"
@@ -21,6 +23,21 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
+
+    func files(in directory: String, _ options: FileListingOptions) -> FileListing {
+        let listing = base.files(in: directory, options)
+        guard defect == .losesLaterPages else { return listing }
+        return FileListing {
+            var isListed = false
+            return {
+                guard !isListed else { return nil }
+                isListed = true
+                var page: [StoredFile] = []
+                for try await file in listing where page.count < 1000 { page.append(file) }
+                return page.isEmpty ? nil : page
+            }
+        }
+    }
 
     func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
         let base = base

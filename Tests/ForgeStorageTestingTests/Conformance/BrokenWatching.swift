@@ -15,6 +15,7 @@ enum WatchingDefect: String, CaseIterable {
     case missesTopLevelRemovals = "deleteAll is reported"
     case ignoresScope = "only changes in the given directory are reported, whenever it is created"
     case startsLate = "the first change is resync, and covers what happened before"
+    case needsTheRoot = "the changes of a store without files begin at once, and its first file is one"
     case keepsEverything = "the changes that a slow consumer does not take become one resync"
     case missesEveryTenth = "applied to a listing, the changes give the present listing"
     case sharesChanges = "every iteration has all changes"
@@ -50,6 +51,7 @@ final class BrokenWatching: StreamingFileStoreWrapper {
                     count += 1
                     switch defect {
                     case .startsLate where count == 1: return .changed("f")
+                    case .needsTheRoot where count == 2: return nil
                     case .sharesChanges where isSecond && count == 2: return .resync
                     case .hasAnExtraChange where count == 2:
                         _ = try await iterator.next()

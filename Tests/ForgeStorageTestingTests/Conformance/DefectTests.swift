@@ -97,9 +97,9 @@ struct FileStoreDefectTests {
     }
 }
 
-@Suite("Every check of copies and exports detects its defect")
+@Suite("Every check of long listings, copies and exports detects its defect")
 struct StreamingFileStoreDefectTests {
-    private static let checks = ConformanceChecks.fileTransfers
+    private static let checks = ConformanceChecks.fileLongListings + ConformanceChecks.fileTransfers
 
     @Test("a wrapper without a defect passes", arguments: checks)
     func sound(_ check: ConformanceCheck<any StreamingFileStoring>) async throws {
