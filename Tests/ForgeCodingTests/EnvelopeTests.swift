@@ -212,18 +212,36 @@ import Testing
         #expect(try tree["positions"]?.json() == #"[{"x":1.5,"y":-0.25},{"x":"Infinity","y":0.0}]"#)
     }
 
-    static let shown: [(CodedValue, String)] = [
-        (.float(-.infinity), #""-Infinity""#), (.double(.nan), #""NaN""#), (.unsigned(.max), "18446744073709551615"),
-        (.simple(23), "null"), (.simple(16), #"{"@simple":16}"#), (.string("\u{1}\u{7f}"), #""\u0001\u007f""#),
-        (.tagged(99, .integer(1)), #"{"@tag":99,"@value":1}"#), (.tagged(2, .string("x")), #"{"@tag":2,"@value":"x"}"#),
-        (.tagged(4, .array([.integer(-2), .integer(314)])), "3.14"),
-        (.tagged(37, .bytes([1])), #"{"@tag":37,"@value":"AQ=="}"#),
-        (.tagged(2, .bytes(Array(repeating: 255, count: 17))), #"{"@tag":2,"@value":"//////////////////////8="}"#),
-        (.tagged(3, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0])), "-18446744073709551617"),
-        (.map([.init(.integer(1), .bool(true))]), #"{"1":true}"#), (.map([]), "{}"), (.array([]), "[]"),
-        (.date(Date(timeIntervalSinceReferenceDate: 1e20)), "1e+20"),
-        (.date(.distantPast), #""0001-01-01T00:00:00.000Z""#),
+    static let shown: [(CodedValue, String)] =
+        [
+            (.float(-.infinity), #""-Infinity""#), (.double(.nan), #""NaN""#),
+            (.unsigned(.max), "18446744073709551615"),
+            (.simple(23), "null"), (.simple(16), #"{"@simple":16}"#), (.string("\u{1}\u{7f}"), #""\u0001\u007f""#),
+            (.tagged(99, .integer(1)), #"{"@tag":99,"@value":1}"#),
+            (.tagged(2, .string("x")), #"{"@tag":2,"@value":"x"}"#),
+            (.tagged(4, .array([.integer(-2), .integer(314)])), "3.14"),
+            (.tagged(37, .bytes([1])), #"{"@tag":37,"@value":"AQ=="}"#),
+            (.tagged(2, .bytes(Array(repeating: 255, count: 17))), #"{"@tag":2,"@value":"//////////////////////8="}"#),
+            (.tagged(3, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0])), "-18446744073709551617"),
+            (.map([.init(.integer(1), .bool(true))]), #"{"1":true}"#), (.map([]), "{}"), (.array([]), "[]"),
+            (.date(Date(timeIntervalSinceReferenceDate: 1e20)), "1e+20"),
+            (.date(.distantPast), "-63114076800.0"),
+            (.date(Date(timeIntervalSince1970: -62_135_596_801)), "-63113904001.0"),
+        ] + dates.map { (.date(Date(timeIntervalSince1970: $0)), "\"\($1)\"") }
+
+    /// By the calendar of Python's `datetime`, which is that of ISO 8601 for every year.
+    static let dates: [(Double, String)] = [
+        (-62_135_596_800, "0001-01-01T00:00:00.000Z"), (-62_035_891_200, "0004-02-29T00:00:00.000Z"),
+        (-14_831_769_600, "1500-01-01T00:00:00.000Z"), (-12_219_724_800, "1582-10-10T00:00:00.000Z"),
+        (-11_676_096_000.5, "1599-12-31T23:59:59.500Z"), (-11_676_096_000, "1600-01-01T00:00:00.000Z"),
+        (1_700_000_000.25, "2023-11-14T22:13:20.250Z"),
     ]
+
+    @Test("dates are those of ISO 8601, also before the Gregorian calendar", arguments: dates)
+    func calendarOfISO(_ seconds: Double, _ text: String) throws {
+        #expect(try Date(iso8601: text) == Date(timeIntervalSince1970: seconds))
+        #expect(throws: (any Error).self) { try Date(iso8601: "1500 or so") }
+    }
 
     @Test("values that JSON cannot represent have a text form", arguments: shown.indices)
     func showsOddities(_ index: Int) throws {

@@ -102,12 +102,8 @@ struct JSONWriter {
     }
 
     private mutating func writeDate(_ date: Date) {
-        // ISO 8601 dates have four-digit years.
-        let years = Date.distantPast..<Date(timeIntervalSince1970: 253_402_300_800)
-        guard years.contains(date) else {
-            return writeNumber(date.timeIntervalSinceReferenceDate)
-        }
-        writeString(date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+        guard let text = date.iso8601 else { return writeNumber(date.timeIntervalSinceReferenceDate) }
+        writeString(text)
     }
 
     private mutating func writeTagged(_ tag: UInt64, _ content: CodedValue) throws(CodingFailure) {
@@ -181,5 +177,35 @@ package struct JSONObjectText {
     package var text: String {
         guard !members.isEmpty else { return "{}" }
         return "{" + members + (isPretty ? "\n}" : "}")
+    }
+}
+
+extension Date {
+    /// Foundation formats and parses dates before 15 October 1582 by the Julian calendar, ISO 8601 counts every day by the
+    /// Gregorian one, which repeats after 400 years: earlier dates are converted 1,600 years later.
+    private static let shift = (years: 1600, seconds: 4 * 146_097 * 86_400.0)
+    private static let firstOfFoundation = 1600
+    private static let style = ISO8601FormatStyle(includingFractionalSeconds: true)
+
+    /// The date in UTC with milliseconds; nil before the year 1 and after 9999, which have no four digits.
+    package var iso8601: String? {
+        // The first moments of the years 1, 1600 and 10000.
+        guard timeIntervalSince1970 >= -62_135_596_800, timeIntervalSince1970 < 253_402_300_800 else { return nil }
+        guard timeIntervalSince1970 < -11_676_096_000 else { return formatted(Self.style) }
+        let text = (self + Self.shift.seconds).formatted(Self.style)
+        guard let year = Int(text.prefix(4)) else { return nil }
+        let digits = String(year - Self.shift.years)
+        return String(repeating: "0", count: 4 - digits.utf8.count) + digits + text.dropFirst(4)
+    }
+
+    /// The date of a text in the form of ``iso8601``.
+    ///
+    /// - Throws: The error of Foundation's parser.
+    package init(iso8601 text: String) throws {
+        guard let year = Int(text.prefix(4)), (1..<Self.firstOfFoundation).contains(year) else {
+            self = try Date(text, strategy: Self.style)
+            return
+        }
+        self = try Date("\(year + Self.shift.years)" + text.dropFirst(4), strategy: Self.style) - Self.shift.seconds
     }
 }

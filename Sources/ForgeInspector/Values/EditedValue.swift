@@ -26,7 +26,7 @@ extension CodedValue {
         switch (old, self) {
         case (.date, .string(let text)):
             do {
-                return .date(try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+                return .date(try Date(iso8601: text))
             } catch {
                 throw EditFailure(description: "\(place) is a date, such as 2026-01-31T12:00:00.000Z")
             }
