@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeFileSystem
 import Foundation
 import Synchronization
@@ -117,7 +118,7 @@ extension BoundedCache {
                     counts.withLock { if isStale { $0.staleDiskHitCount += 1 } else { $0.diskHitCount += 1 } }
                     return .entry(entry, sizeInBytes: file.payload?.count ?? 0)
                 } catch {
-                    report(.decode, key, error)
+                    report(.decode, key, CodingFailure(.decode, describing: error))
                     return .nothing
                 }
             }
@@ -149,7 +150,7 @@ extension BoundedCache {
             do {
                 payload = try coding.encode(value)
             } catch {
-                report(.encode, key, error)
+                report(.encode, key, CodingFailure(.encode, describing: error))
                 await removeOld(key, isWanted: isWanted)
                 guard coding.cost != nil else {
                     return inserting { _ = memory.remove(key) }

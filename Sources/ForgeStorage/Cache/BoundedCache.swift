@@ -8,7 +8,7 @@ import Synchronization
 /// However many callers ask for a key at the same time, it is read, decoded and loaded once. A call that is cancelled
 /// ends at once; the load is cancelled when no caller waits for it any more.
 ///
-/// Errors of the disk do not make a call fail: the value is loaded, or kept in memory only, and
+/// Errors of the disk or of the coding do not make a call fail: the value is loaded, or kept in memory only, and
 /// ``CacheOptions/onError`` is called. Only ``remove(_:)``, ``purge()`` and ``sizeOnDisk()`` throw them.
 ///
 /// Several caches, also of several processes, can use a directory: they share the entries, and each keeps its limits of

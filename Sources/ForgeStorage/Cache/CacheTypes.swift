@@ -166,7 +166,7 @@ public struct CacheError: Error {
         case read = "read"
         /// Decoding an entry from disk; the value was loaded.
         case decode = "decode"
-        /// Encoding a value; it is in memory only.
+        /// Encoding a value; it is in memory only or, without ``CacheCoding/cost``, not kept, since its size is unknown.
         case encode = "encode"
         /// Storing an entry on disk, or removing evicted ones; the value is in memory.
         case write = "write"

@@ -3,6 +3,7 @@ import ForgeFileSystem
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import TestDepth
 import Testing
 
@@ -304,6 +305,41 @@ struct BoundedCacheTests {
         cache.trimMemory()
         #expect(try await cache.value(for: "a") { "loaded" } == "loaded")
         #expect(try await open().value(for: "a") { "again" } == "loaded")
+    }
+
+    @Test("no error of the coding shows a value")
+    func quotingErrors() async throws {
+        let errors = Mutex<[CacheError]>([])
+        let fixture = CacheFixture()
+        @Sendable func refuse(_ text: String) throws {
+            throw EncodingError.invalidValue(text, .init(codingPath: [], debugDescription: "refused: \(text)"))
+        }
+        var options = CacheOptions()
+        options.onError = { error in errors.withLock { $0.append(error) } }
+        for encodes in [false, true] {
+            let coding = CacheCoding<String>(
+                encode: { text in
+                    if !encodes { try refuse(text) }
+                    return Data(text.utf8)
+                },
+                decode: { data in
+                    let text = String(decoding: data, as: UTF8.self)
+                    try refuse(text)
+                    return text
+                })
+            func open() throws -> BoundedCache<String> {
+                try BoundedCache(
+                    directory: CacheFixture.directory, coding: coding, options: options, fileSystem: fixture.fileSystem)
+            }
+            await (try open()).insert("secret", for: "a")
+            #expect(try await open().value(for: "a") { "loaded" } == "loaded")
+        }
+        let found = errors.withLock { $0 }
+        #expect(Set(found.map(\.operation)) == [.encode, .decode])
+        for error in found {
+            #expect(!"\(error)".contains("secret"))
+            #expect(!String(reflecting: error).contains("secret"))
+        }
     }
 
     @Test("Codable values are kept on disk")
