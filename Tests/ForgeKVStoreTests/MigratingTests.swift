@@ -43,6 +43,23 @@ struct MigratingTests {
         for index in 0..<count { try old.set(KVKey<Int>("\(index)"), value: index) }
     }
 
+    @Test(
+        "what the old store reads as another type stays readable until it is removed there", arguments: [true, false])
+    func convertedValues(copiesOnRead: Bool) throws {
+        let suite = TemporarySuite()
+        try #require(UserDefaults(suiteName: suite.name)).set(1, forKey: "number")
+        let store = MigratingKVStore(
+            from: UserDefaultsKVStore(suiteName: suite.name), to: new, copiesOnRead: copiesOnRead)
+        let flag = KVKey<Bool>("number")
+        for _ in 0..<2 { #expect(try store.read(flag) == true) }
+        try store.migrateAll()
+        #expect(try store.read(flag) == true)
+        #expect(store.get(flag) == true)
+        try store.set(flag, value: true)
+        try store.removeMigrated()
+        #expect(try store.read(flag) == true)
+    }
+
     @Test("between stores that overlap, nothing is removed")
     func overlap() throws {
         try fill()

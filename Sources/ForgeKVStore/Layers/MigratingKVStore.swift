@@ -17,6 +17,10 @@ import Foundation
 /// fails. ``removeAll()`` empties the old store first; if it fails after that, values that only the old store had are
 /// lost.
 ///
+/// Values are copied as they are. User defaults read a number as `Bool`, and a Boolean as a number; the new store does
+/// not, so that such a value is readable only until ``removeMigrated()`` removes it from the old store: `set` it first,
+/// with its type.
+///
 /// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
 /// and wrap this store in the `ExpiringKVStore`.
 ///
@@ -159,7 +163,14 @@ extension MigratingKVStore {
     }
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        if let value = try new.read(key) { return value }
+        do {
+            if let value = try new.read(key) { return value }
+        } catch let error as KVStoreError where error.code == .undecodable {
+            // The old store may read more types, such as user defaults a number as `Bool`.
+            guard try new.rawValue(named: key.name) == old.rawValue(named: key.name), let value = try old.read(key)
+            else { throw error }
+            return value
+        }
         if let value = try old.read(key) {
             didRead(key.name)
             return value
