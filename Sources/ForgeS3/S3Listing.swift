@@ -183,12 +183,29 @@ extension S3Page {
 extension S3FileStore {
     public func deleteDirectory(_ key: String) async throws {
         let prefix = try prefix(of: key, .deleteDirectory)
+        // Before anything is deleted.
+        try await forEachPage(S3ListRequest(prefix: prefix, isFlat: true), .deleteDirectory, key) { page in
+            guard page.entries.allSatisfy({ isOwn($0, below: prefix) }) else {
+                throw FileStoreError(.foreignContent, .deleteDirectory, key: key)
+            }
+        }
         let found = try await deleteObjects(below: prefix, .deleteDirectory, key)
         guard found else { throw try await noDirectory(key, .deleteDirectory) }
     }
 
     public func deleteAll() async throws {
         _ = try await deleteObjects(below: place.prefix, .deleteAll, "")
+    }
+
+    /// Whether an object is a file or the empty marker of a directory, and not one that another program gave a name which
+    /// no key has.
+    private func isOwn(_ entry: S3Page.Entry, below prefix: String) -> Bool {
+        guard let directory = entry.object.droppingByteSuffix("/") else {
+            return place.key(ofObject: entry.object) != nil
+        }
+        guard entry.sizeInBytes == 0 else { return false }
+        return entry.object.hasSameBytes(as: place.prefix) || entry.object.hasSameBytes(as: prefix)
+            || place.key(ofObject: directory) != nil
     }
 
     /// Deletes the files and markers below a prefix; returns whether there was an object.
@@ -203,13 +220,12 @@ extension S3FileStore {
         try await forEachPage(S3ListRequest(prefix: prefix, isFlat: true), operation, key) { page in
             isFound = isFound || !page.isEmpty
             var objects: [String] = []
-            for object in page.entries.map(\.object) {
+            for entry in page.entries {
+                let object = entry.object
                 guard object.utf8.starts(with: prefix.utf8) else {
                     throw failure(S3Error(.invalidAnswer), operation, key)
                 }
-                if object.hasSameBytes(as: place.prefix) || object.hasSameBytes(as: prefix)
-                    || place.key(ofObject: object.droppingByteSuffix("/") ?? object) != nil
-                {
+                if isOwn(entry, below: prefix) {
                     objects.append(object)
                 } else if operation == .deleteDirectory {
                     isForeign = true
