@@ -72,6 +72,19 @@ struct OutputFileTests {
         }
     }
 
+    @Test("a file is not replaced by the lines of a source that could not be read as a whole")
+    func incompleteSource() throws {
+        try plant("source", Self.line + "{bad\n")
+        let words = ["copy", "json:" + scratch.path("source"), "json:" + scratch.path("lines")]
+        #expect(try CommandRun(words).status == 2)
+        #expect(try content("lines") == Self.line)
+        try plant("lines", "good")
+        let run = try CommandRun(words)
+        #expect(run.status == 2)
+        #expect(run.errors.contains("was not replaced"), "\(run.errors)")
+        #expect(try content("lines") == "good")
+    }
+
     @Test("a FIFO beside an output is not opened, and a name of any length is written")
     func fifoAndLongName() throws {
         let name = String(repeating: "n", count: 255)

@@ -143,10 +143,25 @@ struct KVListTests {
         #expect(run.status == 1)
         let lines = run.output.split(separator: "\n")
         #expect(lines.contains { $0.hasPrefix("a ") && $0.hasSuffix("\"first\"") }, "\(run.output)")
-        #expect(lines.contains { $0.hasPrefix("b ") && $0.contains("cannot be decoded") }, "\(run.output)")
+        #expect(lines.contains { $0.hasPrefix("b ") && $0.contains("cannot be shown") }, "\(run.output)")
         #expect(lines.contains { $0.hasPrefix("c ") && $0.hasSuffix("\"last\"") }, "\(run.output)")
         #expect(run.errorLines.count == 1)
         #expect(run.errors.contains("b"), "\(run.errors)")
+    }
+
+    @Test("a value without a form in JSON is listed as such, and the others are shown", arguments: [true, false])
+    func withoutJSON(json: Bool) throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try store.set(KVKey<String>("a"), value: "first")
+        // A map with the keys 1 and "1", by RFC 8949.
+        let bytes = ValueEnvelope(schemaVersion: 1, payload: [0xA2, 0x01, 0x02, 0x61, 0x31, 0x03]).encoded
+        try store.setRawValue(bytes, named: "b")
+        try store.set(KVKey<String>("c"), value: "last")
+        try store.close()
+        let run = try CommandRun(["kv", "list", scratch.path("kv")] + (json ? ["--json"] : []))
+        #expect(run.status == 1)
+        for text in ["first", "two keys", "last"] { #expect(run.output.contains(text), "\(run.output)") }
+        #expect(run.errors.contains("cannot be shown: b"), "\(run.errors)")
     }
 
     @Test("JSON also contains every key")

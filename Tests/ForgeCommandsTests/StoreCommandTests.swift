@@ -9,6 +9,20 @@ struct StoreCommandTests {
         scratch = try Scratch()
     }
 
+    @Test("a file store whose creation was interrupted after its journal is completed by the next change")
+    func interruptedCreation() throws {
+        let store = scratch.url.appendingPathComponent("files")
+        try FileManager.default.createDirectory(at: store, withIntermediateDirectories: true)
+        try Data().write(to: store.appendingPathComponent("#journal-0"))
+        try Data("content".utf8).write(to: scratch.url.appendingPathComponent("source"))
+        for key in ["a", "d/b"] {
+            let run = try CommandRun(["file", "set", store.path, key, scratch.path("source")])
+            #expect(run.status == 0, "\(run.errors)")
+        }
+        let list = try CommandRun(["file", "list", "--json", store.path])
+        #expect(try list.rows().compactMap { $0["key"] as? String }.sorted() == ["a", "d/b"])
+    }
+
     @Test("a value stored as JSON or text is read back by another process")
     func keyValue() throws {
         let store = scratch.path("settings")

@@ -184,6 +184,9 @@ struct LinesTarget {
         if buffer.count >= Self.bufferSize { try write() }
     }
 
+    /// Whether there is a file already, which is replaced at the end.
+    var isReplacement: Bool { output?.isReplacement ?? false }
+
     /// Writes the last lines, and replaces the destination durably.
     mutating func finish() throws {
         try write()

@@ -123,6 +123,10 @@ struct KeyValueTransfer {
         let names = try await copy(source, to: nil, limit: .max) { batch in
             for case .set(let key, let bytes) in batch.changes { try target.set(key, bytes) }
         }
+        if log.hasFailed, target.isReplacement {
+            throw CommandFailure(
+                "\(arguments.destination.text) was not replaced, because the source is incomplete", .partial)
+        }
         try target.finish()
         return names
     }

@@ -13,6 +13,8 @@ final class OutputFile {
     /// The file that is written to.
     private let descriptor: Descriptor
     private var isOpen = true
+    /// Whether the output replaces a file.
+    let isReplacement: Bool
     /// Whether `deinit` has to remove the new file.
     private var isUnfinished = true
 
@@ -36,15 +38,16 @@ final class OutputFile {
         let (end, stream) = try Self.resolved(path, name, on: fileSystem)
         self.path = end
         if let stream {
-            (target, descriptor) = (.standardStream, stream)
+            (target, descriptor, isReplacement) = (.standardStream, stream, false)
             return
         }
         try requireNoStore(at: end, name)
         let status = try Self.status(of: end, on: fileSystem)
         guard status.map({ $0.type == .regular }) ?? true else {
-            (target, descriptor) = (.special, try fileSystem.open(end, .writeOnly))
+            (target, descriptor, isReplacement) = (.special, try fileSystem.open(end, .writeOnly), false)
             return
         }
+        isReplacement = status != nil
         let permissions = status?.permissions.withoutSetID ?? .ownerReadWrite
         let (parent, file) = end.splitLast()
         guard !file.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: end) }

@@ -71,7 +71,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: false)
-            try store.requireNoOtherStoreFile(at: key)
+            try await store.requireNoOtherStoreFile(at: key)
             if let file {
                 try await files.copy(from: URL(POSIXPath(file)), to: key, overwrite: !new)
             } else {
@@ -140,7 +140,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: true)
-            try store.requireNoOtherStoreFile(at: key)
+            try await store.requireNoOtherStoreFile(at: key)
             do {
                 try await recursive ? files.deleteDirectory(key) : files.delete(key)
             } catch let error as FileStoreError where error.code == .isDirectory {
@@ -168,9 +168,28 @@ struct FileStoreArgument: ParsableArguments {
     }
 
     /// Throws if the file at a key belongs to another store in the same directory.
-    func requireNoOtherStoreFile(at key: String) throws {
+    func requireNoOtherStoreFile(at key: String) async throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
+        try await completeCreation()
         try requireNoStoreFile(at: POSIXPath(url).appending(POSIXPath(key)), key)
+    }
+
+    /// Marks the directory if a process was interrupted, or is about to, between creating its journal and marking it:
+    /// without a marker the directory counts as one of an unknown store.
+    private func completeCreation() async throws {
+        let (fileSystem, url) = (SystemFileSystem(), try self.url)
+        let markers: [POSIXPath]
+        do throws(FileSystemError) {
+            markers = try fileSystem.withDirectory(POSIXPath(url)) { (directory) throws(FileSystemError) in
+                try fileSystem.entries(of: directory).map(\.name).filter(\.isStoreMarker)
+            }
+        } catch {
+            return  // The change reports it.
+        }
+        guard !markers.isEmpty, markers.allSatisfy({ $0.bytes.starts(with: POSIXPath.journalPrefix.utf8) }) else {
+            return
+        }
+        try await DiskFileStore(root: url).open()
     }
 
     /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`.

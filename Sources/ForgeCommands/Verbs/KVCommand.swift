@@ -114,7 +114,7 @@ struct KVCommand: AsyncParsableCommand {
             guard case .string(let text) = new else { return new }
             if try CodedValue.date(date).json() == new.json() { return .date(date) }
             do {
-                return .date(try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+                return .date(try Date(iso8601: text))
             } catch {
                 throw ValidationError("\(key) is a date, but \(value) is not. Pass --string to store a text.")
             }
@@ -126,8 +126,8 @@ struct KVCommand: AsyncParsableCommand {
             abstract: "List all keys and their values.",
             discussion: """
                 With --json every line is an object with the key, the length of its value (bytes) and the value. A value \
-                that cannot be decoded is shown as such, with --json by the reason (undecodable) instead of the value, and \
-                the exit status is 1.
+                that cannot be decoded, or has no form in JSON, is shown as such, with --json by the reason (undecodable) \
+                instead of the value, and the exit status is 1.
                 """)
 
         /// The rows that decide the widths of a table, and the rows that are printed at once.
@@ -148,15 +148,17 @@ struct KVCommand: AsyncParsableCommand {
             var undecodable: [String] = []
             var foreign: [String] = []
             try await kv.forEach { key, entry in
-                let value = Result { try CodedValue(decoding: ValueEnvelope(decoding: entry.bytes)) }
-                if case .failure = value { undecodable.append(key) }
+                let json = Result {
+                    try CodedValue(decoding: ValueEnvelope(decoding: entry.bytes)).json(prettyPrinted: false)
+                }
+                if case .failure = json { undecodable.append(key) }
                 guard !output.json else {
-                    lines += try Self.line(key, entry.bytes, value).escapingControlsOfJSON() + "\n"
+                    lines += try Self.line(key, entry.bytes, json).escapingControlsOfJSON() + "\n"
                     if lines.utf8.count >= Self.bufferSize { try Self.write(&lines) }
                     return
                 }
                 table.add([
-                    POSIXPath(key).description, String(entry.bytes.count), try Self.shown(value).shortened(to: 80),
+                    POSIXPath(key).description, String(entry.bytes.count), Self.shown(json).shortened(to: 80),
                 ])
                 if table.count == Self.rowCount { try StandardOutput.print(table.takeLines()) }
             } foreign: {
@@ -170,7 +172,7 @@ struct KVCommand: AsyncParsableCommand {
             }
             guard undecodable.isEmpty else {
                 let names = undecodable.joined(separator: ", ").shortened(to: 200)
-                throw CommandFailure("\(counted(undecodable.count, "value")) cannot be decoded: \(names)")
+                throw CommandFailure("\(counted(undecodable.count, "value")) cannot be shown: \(names)")
             }
         }
 
@@ -179,25 +181,24 @@ struct KVCommand: AsyncParsableCommand {
             lines = ""
         }
 
-        private static func shown(_ value: Result<CodedValue, any Error>) throws -> String {
-            switch value {
-            case .success(let value): try value.json(prettyPrinted: false)
-            case .failure(let error): "cannot be decoded: \(error)"
+        private static func shown(_ json: Result<String, any Error>) -> String {
+            switch json {
+            case .success(let json): json
+            case .failure(let error): "cannot be shown: \(error)"
             }
         }
 
         /// The JSON object of one key.
         private static func line(
-            _ key: String, _ bytes: [UInt8], _ value: Result<CodedValue, any Error>
+            _ key: String, _ bytes: [UInt8], _ json: Result<String, any Error>
         ) throws -> String {
-            let content: CodedValue.Entry
-            switch value {
-            case .success(let value): content = .init(.string("value"), value)
-            case .failure(let error): content = .init(.string("undecodable"), .string("\(error)"))
-            }
-            return try CodedValue.map([
-                .init(.string("key"), .string(key)), .init(.string("bytes"), .integer(Int64(bytes.count))), content,
-            ]).json(prettyPrinted: false)
+            let (member, content) =
+                switch json {
+                case .success(let json): ("value", json)
+                case .failure(let error): ("undecodable", try CodedValue.string("\(error)").json(prettyPrinted: false))
+                }
+            let name = try CodedValue.string(key).json(prettyPrinted: false)
+            return #"{"key":\#(name),"bytes":\#(bytes.count),"\#(member)":\#(content)}"#
         }
     }
 
