@@ -16,7 +16,8 @@ package import SystemPackage
 ///
 /// A URL that is not a path (another scheme, a host other than none and `localhost`, an escaped NUL or slash, an invalid
 /// escape) is refused by every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up
-/// to the implementation. A name that is too long for the file system is refused too.
+/// to the implementation. A name of up to 255 bytes is accepted; one that is too long for the file system is refused.
+/// What leads to a cycle of links leads to nothing, and nothing is created there.
 ///
 /// All calls are thread-safe, and several threads may use one directory at once: no call loses or restores an entry
 /// that another call changes. Of several threads that remove one item, or create one directory without its parents, one
@@ -61,7 +62,8 @@ public protocol FileSystemProtocol: Sendable {
     /// create it.
     ///
     /// The implementations of this module replace the file atomically: a reader, and a crash, see the old content or
-    /// the new, never a mixture. If the call throws, the old content is kept.
+    /// the new, never a mixture; if the call throws, the old content is kept. So should others; where they do not, the
+    /// capability `.atomicReplacement` of the checks is left out.
     ///
     /// - Throws: An error also if the parent is missing, which is not created, and if `url` leads to a directory, even
     ///   an empty one.

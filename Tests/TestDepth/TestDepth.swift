@@ -41,7 +41,8 @@ package enum TestDepth {
     ) -> [Check] {
         isDeep
             ? checks
-            : checks.enumerated().filter { ($0.offset + turn).isMultiple(of: 4) || isExpected($0.element) }.map(\.element)
+            : checks.enumerated().filter { ($0.offset + turn).isMultiple(of: 4) || isExpected($0.element) }.map(
+                \.element)
     }
 
     /// All of `checks` in a deep run, otherwise those whose description does not contain `text`: a slow check of a

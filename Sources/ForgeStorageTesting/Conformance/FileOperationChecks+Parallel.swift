@@ -48,12 +48,15 @@ extension ConformanceChecks {
         },
         Check("a directory that several threads create at once with its parents is a success for each") { subject in
             try subject.createDirectory("shared")
-            // The thread that is ahead creates many directories, which the other one only finds: at each it may catch up.
+            // The threads begin each tree together, and may meet at each of its directories.
             let below = Array(repeating: "d", count: 24).joined(separator: "/")
             let end = ContinuousClock.now + .milliseconds(300)
             let created = Mutex<[String]>([])
+            let arrived = Mutex(0)
             try subject.atOnce(2, "createDirectory(at: shared/…/d, withIntermediateDirectories: true)") { thread in
                 for round in 0..<48 where round < 16 || ContinuousClock.now < end {
+                    arrived.withLock { $0 += 1 }
+                    while arrived.withLock(\.self) < 2 * (round + 1), ContinuousClock.now < end { sched_yield() }
                     try subject.createDirectory("shared/\(round)/\(below)", parents: true)
                     try subject.write("\(thread)", "shared/\(round)/\(below)/\(thread)")
                     created.withLock { $0.append("shared/\(round)/\(below)/\(thread)") }

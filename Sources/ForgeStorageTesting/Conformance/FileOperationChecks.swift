@@ -99,16 +99,19 @@ extension ConformanceChecks {
                 try subject.expectFailure("read(from: \(name))") { try subject.content(name) }
             }
         },
-        Check("a write that fails on a full device keeps the old content and leaves no file", needs: [.limitedSpace]) {
-            subject in
+        Check(
+            "a write that fails on a full device keeps the old content and leaves no file",
+            needs: [.limitedSpace, .atomicReplacement]
+        ) { subject in
             guard let fillDevice = subject.fillDevice else {
                 throw ConformanceViolation("set fillDevice of the FileOperationsUnderTest, or leave out .limitedSpace")
             }
             try subject.write("old", "a")
             try fillDevice()
+            // More than a mebibyte, of which the space of the old content may be a part.
             for name in ["a", "b"] {
-                try subject.expectFailure("write(a mebibyte, to: \(name)) on a full device") {
-                    try subject.write(Data(count: 1 << 20), to: subject.url(name))
+                try subject.expectFailure("write(1,049,600 bytes, to: \(name)) on a full device") {
+                    try subject.write(Data(count: 1 << 20 + 1024), to: subject.url(name))
                 }
             }
             try subject.expectContent("old", "a")

@@ -117,6 +117,17 @@ extension ConformanceChecks {
                 }
             }
         },
+        Check("the values of a batch may exceed the maximum size together", needs: [.valueSizeLimit]) { subject in
+            let limit = try condition(subject.maximumValueSizeInBytes, "maximumValueSizeInBytes")
+            let bytes = [UInt8](repeating: 1, count: limit / 2 + 1)
+            var batch = KVBatch()
+            for name in ["a", "b"] { batch.append(.set(name: name, bytes: bytes)) }
+            try subject.store.commit(batch)
+            for name in ["a", "b"] {
+                let count = try subject.store.rawValue(named: name)?.count
+                try expectEqual(count, bytes.count, "the size of \(name) after a commit of two values")
+            }
+        },
     ]
 
     /// Expects that a call fails with `.valueTooLarge` and changes no entry.
@@ -292,13 +303,39 @@ extension ConformanceChecks {
             let stores = [subject.store, try condition(subject.other, "other")]
             let key = KVKey<Int>("a")
             try subject.store.set(key, value: 0)
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for store in stores {
-                    group.addTask { for _ in 0..<100 { try store.update(key, default: 0) { $0 += 1 } } }
+            try await racing(threads: 4) { thread in
+                for number in 0..<100 {
+                    try stores[thread % 2].update(key, default: 0) { $0 += 1 }
+                    if number.isMultiple(of: 4) { interruptOthers() }
                 }
-                try await group.waitForAll()
             }
-            for store in stores { try expectEqual(store.get(key), 200, "the sum") }
+            for store in stores { try expectEqual(store.get(key), 400, "the sum") }
+        },
+        Check(
+            "a subscriber of one store receives the changes of the other, or a notice to read again",
+            needs: [.secondStore]
+        ) { subject in
+            let stores = [subject.store, try condition(subject.other, "other")]
+            let calls: [(call: String, body: (any KVTransactionalStoring) throws -> Void)] = [
+                ("set(a)", { try $0.set(KVKey<Int>("a"), value: 1) }),
+                ("setRawValue(named: a)", { try $0.setRawValue([7], named: "a") }),
+                ("remove(a)", { try $0.remove(KVKey<Int>("a")) }),
+                ("a batch that sets a", { try $0.batch { try $0.set(KVKey<Int>("a"), value: 2) } }),
+                ("removeAll()", { try $0.removeAll() }),
+            ]
+            for (writer, reader) in [(stores[0], stores[1]), (stores[1], stores[0])] {
+                for scope in [KVScope.key("a"), .prefix("a")] {
+                    // Not every store reports changes.
+                    guard let changes = reader.subscribe(to: scope) else { return }
+                    if case .key = scope { _ = try await WaitingConsumer(of: changes).set("the first of \(scope)") }
+                    for (call, body) in calls {
+                        let consumer = WaitingConsumer(of: changes)
+                        try body(writer)
+                        _ = try await consumer.set(
+                            "nextSet() of \(scope) of one store, which waited during \(call) of the other")
+                    }
+                }
+            }
         },
     ]
 }

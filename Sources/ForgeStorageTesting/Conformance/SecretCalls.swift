@@ -159,12 +159,13 @@ enum SecretSamples {
 
 extension SecretSamples {
     /// Names that every call accepts, each of them another.
-    static let names = [
-        "../x", "/etc/passwd", "a/b", "a", "A", "a.b", ".", "..", "~", "/", "%00", "%2e%2e", "%41", "#lock", "con",
-        "\n", "a\nb", "\t", " ", " a", "a ", "'; DROP", "\\", "*", "\u{FEFF}a", "🔑", "\u{E9}", "e\u{301}",
-        String(repeating: "n", count: 255), String(repeating: "n", count: 1024),
-        String(repeating: "\u{E9}", count: 512),
-    ] + ConformanceChecks.substitutedNames
+    static let names =
+        [
+            "../x", "/etc/passwd", "a/b", "a", "A", "a.b", ".", "..", "~", "/", "%00", "%2e%2e", "%41", "#lock", "con",
+            "\n", "a\nb", "\t", " ", " a", "a ", "'; DROP", "\\", "*", "\u{FEFF}a", "🔑", "\u{E9}", "e\u{301}",
+            String(repeating: "n", count: 255), String(repeating: "n", count: 1024),
+            String(repeating: "\u{E9}", count: 512),
+        ] + ConformanceChecks.substitutedNames
 
     /// Names that every call refuses: empty, of more than 1,024 bytes (1,025 and 600 Characters), with a NUL.
     static let invalidNames = [

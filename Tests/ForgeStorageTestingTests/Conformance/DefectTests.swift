@@ -53,7 +53,8 @@ struct KeyValueDefectTests {
     }
 
     @Test(
-        "after reopening a location without a defect", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
+        "after reopening a location without a defect",
+        arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
     func soundPlace(_ check: ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>) async throws {
         try await check.run(on: BrokenKeyValueLocation(nil).place)
     }

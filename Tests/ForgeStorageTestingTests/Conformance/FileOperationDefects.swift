@@ -177,6 +177,22 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
                         at: URL(filePath: target, relativeTo: directory).absoluteURL.standardized)
                 }
             },
+            FileOperationDefect("a link of a cycle is replaced by a file", .findsCycles) {
+                $0.write = { base, data, url in
+                    do {
+                        try base.write(data, to: url)
+                    } catch let error as FileSystemError where error.errno == .tooManySymbolicLinkLevels {
+                        try base.removeItem(at: url)
+                        try base.write(data, to: url)
+                    }
+                }
+            },
+            FileOperationDefect("a cycle of links is taken for a directory", .findsCycles) {
+                $0.create = { base, url, parents in
+                    if parents, base.isLink(url), !base.fileExists(atPath: url.path) { return }
+                    try base.createDirectory(at: url, withIntermediateDirectories: parents)
+                }
+            },
             FileOperationDefect("an empty directory behind a link is replaced by a file", .listsOneLink) {
                 $0.write = { base, data, url in
                     if base.isLink(url), base.type(url) == .directory, try base.contentsOfDirectory(at: url).isEmpty {

@@ -29,7 +29,7 @@ struct FileOperationTests {
         .removesNothing: [.skipsMissingNames, .removesTwice],
         .buriesNames: [.sharesTemporaryFile, .restoresSiblings, .removesTwice, .listsVanishedEntries],
         .removesTargets: [.followsOneLink, .listsOneLink],
-        .replacesLinks: [.followsOneLink, .listsOneLink, .followsLinksInText],
+        .replacesLinks: [.followsOneLink, .listsOneLink, .followsLinksInText, .findsCycles],
     ]
 
     /// The checks of many rounds, many entries or large contents.

@@ -22,8 +22,10 @@ struct KeyValueConditionTests {
         let checks = TestDepth.checks(
             Self.checks.filter { TestDepth.isDeep || isOfSizes || !$0.needs.contains(.valueSizeLimit) }, turn: turn
         ) { $0.description == defect.rawValue }
-        let report = await ConformanceSuite("conditions", checks).run(on: "\(defect)") {
-            try BrokenKVStoreUnderTest.subject(defect)
+        let report = await Waiting.$limit.withValue(.seconds(2)) {
+            await ConformanceSuite("conditions", checks).run(on: "\(defect)") {
+                try BrokenKVStoreUnderTest.subject(defect)
+            }
         }
         let failed = report.violations.map(\.check)
         #expect(defect.isGeneral ? failed.contains(defect.rawValue) : failed == [defect.rawValue], "\(report)")
@@ -69,6 +71,9 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
         case refusesTheLargest = "a raw value may have the maximum size, and no more"
         case refusesTheLargestText = "a value of exactly the maximum size is stored by every call, and no larger one"
         case ignoresLargeTexts = "a value above the maximum size is refused by every call that stores one"
+        case addsUpBatches = "the values of a batch may exceed the maximum size together"
+        case forgetsSubscribers =
+            "a subscriber of one store receives the changes of the other, or a notice to read again"
         case storesPartsOfBatches = "a batch with a value above the maximum size changes nothing"
         case hidesFullDevices = "a write that fails on a full device changes nothing, and says why"
         case forgetsTheOld = "a write that fails on a full device keeps the value that it would have replaced"
@@ -95,6 +100,8 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
     }
 
     let base: FileKVStore
+    /// A store that nobody changes.
+    private let silent = InMemoryKVStore()
     private let defect: Defect?
     private let memory = Mutex(Memory())
     private let revisions: Revisions
@@ -110,7 +117,8 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
     static func subject(_ defect: Defect?) throws -> KeyValueStoreUnderTest {
         let device = InMemoryFileSystem()
         let revisions = Revisions()
-        let showsInSecond = [.caches, .ignoresAbsence, .losesACommit, .numbersAlone].contains(defect)
+        let showsInSecond = [.caches, .ignoresAbsence, .losesACommit, .numbersAlone, .forgetsSubscribers]
+            .contains(defect)
         var subject = KeyValueStoreUnderTest(
             try BrokenKVStoreUnderTest(showsInSecond ? nil : defect, device, revisions))
         subject.other = try BrokenKVStoreUnderTest(showsInSecond ? defect : nil, device, revisions)
@@ -166,7 +174,18 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
         }
     }
 
+    func subscribe(to scope: KVScope) -> KVChanges? {
+        if defect == .forgetsSubscribers { return silent.subscribe(to: scope) }
+        return base.subscribe(to: scope)
+    }
+
     func commit(_ batch: KVBatch) throws {
+        let sizes = batch.changes.map { change in
+            if case .set(_, let bytes) = change { bytes.count } else { 0 }
+        }
+        if defect == .addsUpBatches, sizes.reduce(0, +) > Self.limit, sizes.allSatisfy({ $0 <= Self.limit }) {
+            throw KVStoreError(.valueTooLarge, .batch, key: batch.changes.first?.name)
+        }
         var made = KVBatch()
         for change in batch.changes {
             made.append(change)
