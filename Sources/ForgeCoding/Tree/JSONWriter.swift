@@ -185,13 +185,15 @@ extension Date {
     /// Gregorian one, which repeats after 400 years: earlier dates are converted 1,600 years later.
     private static let shift = (years: 1600, seconds: 4 * 146_097 * 86_400.0)
     private static let firstOfFoundation = 1600
+    /// The first moments of the years 1, 1600 and 10000, in seconds since 1970.
+    private static let bounds = (first: -62_135_596_800.0, foundation: -11_676_096_000.0, end: 253_402_300_800.0)
     private static let style = ISO8601FormatStyle(includingFractionalSeconds: true)
 
     /// The date in UTC with milliseconds; nil before the year 1 and after 9999, which have no four digits.
     package var iso8601: String? {
-        // The first moments of the years 1, 1600 and 10000.
-        guard timeIntervalSince1970 >= -62_135_596_800, timeIntervalSince1970 < 253_402_300_800 else { return nil }
-        guard timeIntervalSince1970 < -11_676_096_000 else { return formatted(Self.style) }
+        let seconds = timeIntervalSince1970
+        guard seconds >= Self.bounds.first, seconds < Self.bounds.end else { return nil }
+        guard seconds < Self.bounds.foundation else { return formatted(Self.style) }
         let text = (self + Self.shift.seconds).formatted(Self.style)
         guard let year = Int(text.prefix(4)) else { return nil }
         let digits = String(year - Self.shift.years)
