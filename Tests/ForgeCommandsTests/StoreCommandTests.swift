@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import Testing
@@ -21,6 +22,23 @@ struct StoreCommandTests {
         }
         let list = try CommandRun(["file", "list", "--json", store.path])
         #expect(try list.rows().compactMap { $0["key"] as? String }.sorted() == ["a", "d/b"])
+    }
+
+    @Test("several processes store in a file store that does not exist yet, and none fails", arguments: 0..<4)
+    func concurrentCreation(round: Int) throws {
+        let store = scratch.path("files")
+        // Started before the first one is waited for: they meet while they create the store.
+        let processes = try (0..<12).map { number in
+            let errors = try ChildProcess.unnamedFile()
+            let words = ["file", "set", store, "\(number)"]
+            return (try ChildProcess(CommandRun.executable(), words, output: .null, errors: .file(errors)), errors)
+        }
+        for (process, errors) in processes {
+            let end = process.wait()
+            let text = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+            #expect(end == .exit(0), "\(text)")
+        }
+        #expect(try CommandRun(["file", "list", "--json", store]).rows().count == 12)
     }
 
     @Test("a value stored as JSON or text is read back by another process")

@@ -170,12 +170,18 @@ struct FileStoreArgument: ParsableArguments {
     /// Throws if the file at a key belongs to another store in the same directory.
     func requireNoOtherStoreFile(at key: String) async throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
-        try await completeCreation()
-        try requireNoStoreFile(at: POSIXPath(url).appending(POSIXPath(key)), key)
+        let path = try POSIXPath(url).appending(POSIXPath(key))
+        do {
+            try requireNoStoreFile(at: path, key)
+        } catch is CommandFailure {
+            // Another process may be creating the store.
+            try await completeCreation()
+            try requireNoStoreFile(at: path, key)
+        }
     }
 
-    /// Marks the directory if a process was interrupted, or is about to, between creating its journal and marking it:
-    /// without a marker the directory counts as one of an unknown store.
+    /// Marks the directory of a store that another process is creating, or was when it ended: the directory has a journal
+    /// and no marker yet, and counts as one of an unknown store until it is marked.
     private func completeCreation() async throws {
         let (fileSystem, url) = (SystemFileSystem(), try self.url)
         let markers: [POSIXPath]
