@@ -82,6 +82,7 @@ struct OutputFileTests {
         let run = try CommandRun(words)
         #expect(run.status == 2)
         #expect(run.errors.contains("was not replaced"), "\(run.errors)")
+        #expect(!run.output.contains("copied"), "\(run.output)")
         #expect(try content("lines") == "good")
     }
 

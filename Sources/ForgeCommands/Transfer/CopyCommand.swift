@@ -13,6 +13,7 @@ private let discussion = """
     kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
     that JSON cannot hold exactly; one object of names and values is read too. json:- is standard input or output; then everything else goes to standard error. \
+    A json:FILE that exists is replaced only if the whole source could be read. \
     Links, pipes and devices are skipped and listed, and the exit status is 2 then; empty directories are not copied. A \
     tree is read and written without following links below it.
 
@@ -101,12 +102,23 @@ struct TransferArguments: ParsableArguments {
             try await Interruption.cancelling { try await run(log) }
         } catch {
             log.progress.finish()
-            // What a store has stays there; a file of lines appears complete or not at all.
-            let isPartial = destination.scheme != .json && log.hasChanges && ExitStatus(of: error) != .interrupted
-            if isPartial || ExitStatus(of: error) == .partial { try log.printSummary() }
+            if leavesCopies(after: error, log) {
+                // The first error is the one to report.
+                do { try log.printSummary() } catch _ {}
+            }
             throw error
         }
         try log.finish()
+    }
+
+    /// Whether the destination keeps what was copied before an error: a file of lines is replaced as a whole or not at
+    /// all. A transfer that is interrupted prints one line.
+    private func leavesCopies(after error: any Error, _ log: TransferLog) -> Bool {
+        switch ExitStatus(of: error) {
+        case .interrupted: false
+        case .partial: destination.scheme != .json
+        default: destination.scheme != .json && log.hasChanges
+        }
     }
 
     private func run(_ log: TransferLog) async throws {
