@@ -204,7 +204,10 @@ extension Date {
     ///
     /// - Throws: The error of Foundation's parser.
     package init(iso8601 text: String) throws {
-        guard let year = Int(text.prefix(4)), (1..<Self.firstOfFoundation).contains(year) else {
+        let digits = text.utf8.prefix(4)
+        guard digits.allSatisfy((UInt8(ascii: "0")...UInt8(ascii: "9")).contains), let year = Int(text.prefix(4)),
+            (1..<Self.firstOfFoundation).contains(year)
+        else {
             self = try Date(text, strategy: Self.style)
             return
         }
