@@ -17,7 +17,7 @@ package import SystemPackage
 /// A URL that is not a path (another scheme, a host other than none and `localhost`, an escaped NUL or slash, an invalid
 /// escape) is refused by every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up
 /// to the implementation. A name of up to 255 bytes is accepted; one that is too long for the file system is refused.
-/// What leads to a cycle of links leads to nothing, and nothing is created there.
+/// Nothing exists at a path that runs into a cycle of links, and no call creates anything there.
 ///
 /// All calls are thread-safe, and several threads may use one directory at once: no call loses or restores an entry
 /// that another call changes. Of several threads that remove one item, or create one directory without its parents, one

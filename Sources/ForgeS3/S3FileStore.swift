@@ -8,8 +8,9 @@ import Logging
 ///
 /// The file at a key is the object whose key is the prefix of the store followed by the key; any other client can read
 /// it. Keys follow the rules of `FileStoring`. Objects whose keys violate these rules, and objects below `#tmp-s3/`,
-/// which the store uses itself, are neither listed nor deleted. If a directory contains such an object,
-/// ``deleteDirectory(_:)`` throws `.foreignContent`.
+/// which the store uses itself, are neither listed nor deleted; nor are objects with content whose keys end with a slash.
+/// If a directory contains such an object, ``deleteDirectory(_:)`` throws `.foreignContent`, and deletes nothing unless
+/// the object was stored meanwhile.
 ///
 /// Differences from a store on disk:
 /// - **Directories.** S3 has none. A directory exists while there is an object below its key; ``createDirectory(_:)``

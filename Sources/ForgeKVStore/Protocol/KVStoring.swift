@@ -16,8 +16,8 @@ import Logging
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
-/// same object. A store may limit the size of encoded values, to no less than 4 MiB and 1 KiB; it refuses larger ones with
-/// `.valueTooLarge`.
+/// same object. A store may refuse encoded values above a size with `.valueTooLarge`; unless it is configured otherwise, it
+/// takes those of 4 MiB and 1 KiB.
 public protocol KVStoring: Sendable {
     /// The value of a key; nil if it is absent, has another type, or cannot be read.
     ///

@@ -182,7 +182,7 @@ public struct CacheError: Error {
     /// The key.
     public let key: String
 
-    /// The error of the operation.
+    /// The error of the operation; of a failed coding a `CodingFailure`, since the coding's own error may quote the value.
     public let underlying: (any Error)?
 }
 

@@ -38,12 +38,12 @@ extension ConformanceChecks {
             for (link, target) in [("b", "c"), ("c", "b"), ("self", "self")] { try subject.link(link, to: target) }
             for name in ["b", "self", "self/a"] {
                 try subject.expectNothing(at: name)
-                try subject.expectFailure("write(…, to: \(name)), which leads to no end") {
+                try subject.expectFailure("write(…, to: \(name)), a cycle of links") {
                     try subject.write("content", name)
                 }
                 for parents in [false, true] {
                     try subject.expectFailure(
-                        "createDirectory(at: \(name), withIntermediateDirectories: \(parents)), which leads to no end"
+                        "createDirectory(at: \(name), withIntermediateDirectories: \(parents)), a cycle of links"
                     ) {
                         try subject.createDirectory(name, parents: parents)
                     }

@@ -52,11 +52,13 @@ extension ConformanceChecks {
             let below = Array(repeating: "d", count: 24).joined(separator: "/")
             let end = ContinuousClock.now + .milliseconds(300)
             let created = Mutex<[String]>([])
+            let threads = 2
             let arrived = Mutex(0)
-            try subject.atOnce(2, "createDirectory(at: shared/…/d, withIntermediateDirectories: true)") { thread in
+            try subject.atOnce(threads, "createDirectory(at: shared/…/d, withIntermediateDirectories: true)") {
+                thread in
                 for round in 0..<48 where round < 16 || ContinuousClock.now < end {
                     arrived.withLock { $0 += 1 }
-                    while arrived.withLock(\.self) < 2 * (round + 1), ContinuousClock.now < end { sched_yield() }
+                    while arrived.withLock(\.self) < threads * (round + 1), ContinuousClock.now < end { sched_yield() }
                     try subject.createDirectory("shared/\(round)/\(below)", parents: true)
                     try subject.write("\(thread)", "shared/\(round)/\(below)/\(thread)")
                     created.withLock { $0.append("shared/\(round)/\(below)/\(thread)") }

@@ -100,7 +100,7 @@ final class BrokenKVStoreUnderTest: KVTransactionalStoring, KVLayer {
     }
 
     let base: FileKVStore
-    /// A store that nobody changes.
+    /// An empty store, to which nothing is written.
     private let silent = InMemoryKVStore()
     private let defect: Defect?
     private let memory = Mutex(Memory())
