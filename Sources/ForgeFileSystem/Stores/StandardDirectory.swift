@@ -1,3 +1,6 @@
+import Foundation
+import SystemPackage
+
 /// A standard directory of the system for one kind of data.
 public enum StandardDirectory: String, Hashable, Sendable, CaseIterable {
     /// Files that the user creates and sees: `Documents` on Apple platforms; on Linux `XDG_DOCUMENTS_DIR` from the
@@ -13,10 +16,23 @@ public enum StandardDirectory: String, Hashable, Sendable, CaseIterable {
     case caches
 }
 
-#if !canImport(Darwin)
-import Foundation
-import SystemPackage
-
+#if canImport(Darwin)
+extension StandardDirectory {
+    /// The path of the directory for this process.
+    package func path() throws(FileSystemError) -> POSIXPath {
+        let kind: FileManager.SearchPathDirectory =
+            switch self {
+            case .documents: .documentDirectory
+            case .applicationSupport: .applicationSupportDirectory
+            case .caches: .cachesDirectory
+            }
+        guard let url = FileManager.default.urls(for: kind, in: .userDomainMask).first else {
+            throw FileSystemError(.open, .noSuchFileOrDirectory)
+        }
+        return try POSIXPath(url)
+    }
+}
+#else
 extension StandardDirectory {
     /// The path of the directory for this process.
     package func path() throws(FileSystemError) -> POSIXPath {
