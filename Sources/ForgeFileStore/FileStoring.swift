@@ -121,7 +121,9 @@ public protocol FileStoring: Sendable {
     /// Removes the directory at `key` with its whole tree; ``FileStoreError/Code/notFound`` if there is none.
     ///
     /// The stores of this package remove the directory atomically, by a rename; if a crash interrupts the removal of
-    /// the files, the next store that writes completes it. The default implementation removes the files one by one.
+    /// the files, the next store that writes completes it. If a file cannot be removed, for example because it is
+    /// immutable, the call throws, and the directory has its name again, with the files that are left. The default
+    /// implementation removes the files one by one.
     func deleteDirectory(_ key: String) async throws
 }
 

@@ -75,19 +75,55 @@ struct DeleteAllTests {
         #expect(try await keys(store) == [])
     }
 
-    @Test("a file that cannot be removed does not keep the others, and the next store removes it")
+    @Test("a file that cannot be removed does not keep the others, and keeps its name")
     func refused() async throws {
+        let isRefused = Atomic(true)
+        let store = try await filledStore { (call) throws(FileSystemError) in
+            guard call.operation == .unlink, call.path == "g", isRefused.load(ordering: .relaxed) else { return }
+            throw FileSystemError(.unlink, .permissionDenied, path: call.path)
+        }
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteAll() }
+        #expect(error?.code == .notPermitted)
+        #expect((error?.underlying as? FileSystemError)?.path == "d/g")
+        #expect(try await keys(store) == ["d", "d/g"])
+        #expect(try memory.leftovers(under: "/store") == [])
+        isRefused.store(false, ordering: .relaxed)
+        try await store.deleteAll()
+        #expect(try await keys(store) == [])
+    }
+
+    @Test("a directory of which a file cannot be removed has its name again, with what is left", arguments: ["d", "p/d"])
+    func refusedDirectory(directory: String) async throws {
+        let isRefused = Atomic(true)
+        let store = try await filledStore { (call) throws(FileSystemError) in
+            guard call.operation == .unlink, call.path == "g", isRefused.load(ordering: .relaxed) else { return }
+            throw FileSystemError(.unlink, .permissionDenied, path: call.path)
+        }
+        if directory != "d" { try await store.save(Data("x".utf8), to: "\(directory)/g") }
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory(directory) }
+        #expect(error?.code == .notPermitted)
+        #expect((error?.underlying as? FileSystemError)?.path == POSIXPath("\(directory)/g"))
+        #expect(try await store.load("\(directory)/g") == Data("x".utf8))
+        #expect(try memory.leftovers(under: "/store") == [])
+        isRefused.store(false, ordering: .relaxed)
+        try await store.deleteDirectory(directory)
+        #expect(!store.exists(directory))
+    }
+
+    @Test("what cannot be removed keeps its private name while its own is taken, and the next store removes it")
+    func refusedAndReplaced() async throws {
         let isRefused = Atomic(true)
         do {
             let store = try await filledStore { (call) throws(FileSystemError) in
                 guard call.operation == .unlink, call.path == "g", isRefused.load(ordering: .relaxed) else { return }
+                try memory.createDirectory("/store/d", at: .workingDirectory, permissions: .ownerReadWriteExecute)
+                try memory.createSymbolicLink("/store/d/new", at: .workingDirectory, to: "g")
                 throw FileSystemError(.unlink, .permissionDenied, path: call.path)
             }
-            let error = await #expect(throws: FileStoreError.self) { try await store.deleteAll() }
-            #expect(error?.code == .notPermitted)
+            let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory("d") }
             let path = (error?.underlying as? FileSystemError)?.path
             #expect(path.map { "\($0)".hasPrefix("#trash-") && "\($0)".hasSuffix("/g") } == true)
-            #expect(try await keys(store) == [])
+            #expect(try await keys(store).contains("d/new"))
             #expect(try memory.leftovers(under: "/store").count == 1)
         }
         isRefused.store(false, ordering: .relaxed)

@@ -82,7 +82,8 @@ extension StoreDirectory {
     /// Removes a key's directory tree: a durable rename removes it atomically, and the files are deleted afterwards.
     ///
     /// - Throws: `ENOENT` if there is none, which is durable too; `ENOTEMPTY` with the path of an entry that does not
-    ///   belong to the store (``OwnFiles``), in which case nothing was removed.
+    ///   belong to the store (``OwnFiles``), in which case nothing was removed; the error of an entry that cannot be
+    ///   removed, in which case the tree has its name again, with what is left.
     package func removeTree(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             guard try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type == .directory else {
@@ -105,16 +106,39 @@ extension StoreDirectory {
                 }
                 flushed.removeAll()
                 try synchronizeNames(parent, key.path, durability)
-                guard try ownFiles.removeTree(trash, at: parent) else {
-                    // Another program has added an entry to the tree meanwhile.
-                    try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
-                    try synchronizeNames(parent, key.path, durability)
-                    throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
-                }
+                let left = try removeOrPutBack(trash, as: name, key.path, at: parent, ownFiles)
                 // Before the name may be reused, or a power cut could leave the tree unrecorded.
                 try synchronizeNames(parent, key.path, durability)
+                if let left { throw left }
             }
         }
+    }
+
+    /// Removes a tree that was renamed to `trash`; if something in it cannot be removed, what is left gets its name
+    /// back, so that no file is hidden.
+    ///
+    /// - Returns: Why something is left, with a path below `path`, that of the tree in the store; nil if it is gone.
+    /// - Throws: The first error if what is left keeps the name `trash`, because its own is taken again.
+    private func removeOrPutBack(
+        _ trash: POSIXPath, as name: POSIXPath, _ path: POSIXPath, at parent: Descriptor, _ ownFiles: OwnFiles
+    ) throws(FileSystemError) -> FileSystemError? {
+        var left: FileSystemError
+        do throws(FileSystemError) {
+            if try ownFiles.removeTree(trash, at: parent) { return nil }
+            // Another program has added an entry to the tree meanwhile.
+            left = FileSystemError(.removeDirectory, .directoryNotEmpty, path: path)
+        } catch {
+            left = error
+        }
+        do throws(FileSystemError) {
+            try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
+        } catch {
+            throw left
+        }
+        if let failed = left.path?.bytes, failed.starts(with: trash.bytes) {
+            left.path = POSIXPath(path.bytes + failed.dropFirst(trash.bytes.count))
+        }
+        return left
     }
 
     private func requireOwn(
@@ -216,9 +240,8 @@ extension StoreDirectory {
         try synchronizeNames(root, nil, durability)
         for pair in renamed {
             do throws(FileSystemError) {
-                guard try !ownFiles.removeTree(pair.trash, at: root) else { continue }
-                // Another program has added an entry to the tree meanwhile.
-                try fileSystem.rename(pair.trash, at: root, to: pair.name, at: root, .replacing)
+                // What has its name again is removed file by file next, which reports the problem.
+                _ = try removeOrPutBack(pair.trash, as: pair.name, pair.name, at: root, ownFiles)
             } catch {
                 failure = failure ?? error
             }
