@@ -174,6 +174,24 @@ struct StoreMarkerTests {
         }
     }
 
+    /// A device that was full when the store was opened, or a program that copies no names with `#`.
+    @Test("kv set and kv rm open a key-value store without its marker, and mark it", arguments: [true, false])
+    func missingMarker(isOnlyLog: Bool) throws {
+        let store = scratch.path("kv")
+        for key in ["a", "b"] { #expect(try CommandRun(["kv", "set", store, key, "1"]).status == 0) }
+        let names = ["#store-key-value"] + (isOnlyLog ? ["#lock", "#reserve"] : [])
+        for name in names { try FileManager.default.removeItem(atPath: "\(store)/\(name)") }
+        // Nothing is known about a directory with files of others.
+        let other = "\(store)/other"
+        try Data("other".utf8).write(to: URL(filePath: other))
+        if !isOnlyLog { #expect(try CommandRun(["kv", "rm", store, "b"]).status == 1) }
+        try FileManager.default.removeItem(atPath: other)
+        #expect(try CommandRun(["kv", "rm", store, "b"]).status == 0)
+        #expect(try CommandRun(["kv", "set", store, "a", "2"]).status == 0)
+        #expect(try CommandRun(["kv", "get", store, "a"]).output == "2\n")
+        #expect(try CommandRun(["check", store]).output.contains("intact (1 key)"))
+    }
+
     @Test("a store that is not known is copied whole to a new directory, and not into one that exists")
     func copied() async throws {
         for (marker, kind) in [(Marker.later, Kind.keyValue), (.missing, .files)] {

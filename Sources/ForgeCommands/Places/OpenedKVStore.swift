@@ -103,8 +103,9 @@ struct KVStoreArgument: ParsableArguments {
         do throws(FileSystemError) {
             return try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
                 let scope = try StoreScope(of: directory, on: fileSystem)
-                // Opening completes a creation that was interrupted before the store marked its directory.
-                if scope.isUnknown, try !isFresh(directory) {
+                // Opening marks the directory: a creation was interrupted before that, or the device was full.
+                if scope.isUnknown {
+                    if try hasOnlyStoreFiles(directory) { return nil }
                     return "\(path.shown) is in a store that this version does not know"
                 }
                 guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
@@ -116,11 +117,17 @@ struct KVStoreArgument: ParsableArguments {
         }
     }
 
-    /// Whether a directory contains no files other than the bookkeeping of a key-value store.
-    private static func isFresh(_ directory: Descriptor) throws(FileSystemError) -> Bool {
-        for entry in try SystemFileSystem().entries(of: directory) {
-            let role = try KeyValueLayout.role(of: entry.name) { () throws(FileSystemError) in [] }
-            guard role == .bookkeeping || entry.name == StoreMarker.temporaryName(of: .keyValue) else { return false }
+    /// Whether a directory contains no files other than those of a key-value store.
+    private static func hasOnlyStoreFiles(_ directory: Descriptor) throws(FileSystemError) -> Bool {
+        let fileSystem = SystemFileSystem()
+        for entry in try fileSystem.entries(of: directory) {
+            let role = try KeyValueLayout.role(of: entry.name) { () throws(FileSystemError) in
+                let file = try fileSystem.openRegularFile(entry.name, at: directory).descriptor
+                return try fileSystem.closing(file) { () throws(FileSystemError) in
+                    try fileSystem.readBytes(of: file, at: 0, count: 4096)
+                }
+            }
+            guard role != .content || entry.name == StoreMarker.temporaryName(of: .keyValue) else { return false }
         }
         return true
     }
