@@ -52,6 +52,19 @@ struct TransferTests {
         return files
     }
 
+    @Test("lines are read from a pipe that has a path")
+    func pipe() throws {
+        let pipe = scratch.path("pipe")
+        #expect(mkfifo(pipe, 0o600) == 0)
+        let writer = Thread {
+            FileHandle(forWritingAtPath: pipe)?.write(Data("{\"key\":\"a\",\"value\":1}\n".utf8))
+        }
+        writer.start()
+        let run = try CommandRun(["copy", "json:\(pipe)", "kv:\(scratch.path("kv"))"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(try values("kv").keys.sorted() == ["a"])
+    }
+
     @Test("nothing is deleted if an item of the source failed, or in a directory whose store is unknown")
     func careful() async throws {
         try fillStore()

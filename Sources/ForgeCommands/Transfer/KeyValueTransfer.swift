@@ -1,6 +1,7 @@
 import Crypto
 import ForgeStorage
 import Foundation
+import SystemPackage
 
 /// Copies keys and values between stores and lines of JSON.
 struct KeyValueTransfer {
@@ -111,11 +112,11 @@ struct KeyValueTransfer {
         return names
     }
 
-    /// A file without lines creates no store.
+    /// A file without lines creates no store. The size of a pipe says nothing.
     private func requireFirstLine(of source: KeyValueSource) throws {
         guard case .lines(let home) = source, !home.isStandardStream else { return }
-        let size = try SystemFileSystem().status(POSIXPath(home.url)).sizeInBytes
-        if size == 0 { throw empty }
+        let status = try SystemFileSystem().status(POSIXPath(home.url))
+        if status.type == .regular, status.sizeInBytes == 0 { throw empty }
     }
 
     private func copyToLines(_ source: KeyValueSource) async throws -> Names {
