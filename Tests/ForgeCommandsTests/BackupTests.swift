@@ -95,6 +95,44 @@ struct BackupTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
     }
 
+    @Test("files that were added to a backup are listed, and not restored")
+    func added() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))
+        try await store.save(Data("x".utf8), to: "a/b")
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+        try Data("y".utf8).write(to: scratch.url.appendingPathComponent("b/content/fs/a/added"))
+        for option in [["--dry-run"], []] {
+            let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")] + option)
+            #expect(run.status == 2 && run.output.contains("skip  fs/a/added  ("), "\(run.output) \(run.errors)")
+            #expect(run.output.contains(", 1 skipped"), "\(run.output)")
+        }
+        let keys = try await DiskFileStore(root: scratch.url.appendingPathComponent("r/fs")).list(recursive: true)
+        #expect(keys.map(\.key) == ["a", "a/b"])
+    }
+
+    @Test("a file that changes during every attempt is reported, and no part of it stays in the backup")
+    func torn() throws {
+        let file = scratch.url.appendingPathComponent("s/file")
+        try FileManager.default.createDirectory(
+            at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data(count: 8 << 20).write(to: file)
+        let writer = open(file.path, O_WRONLY)
+        let run: CommandRun
+        let copied = DispatchGroup()
+        copied.enter()
+        let thread = Thread {
+            while copied.wait(timeout: .now()) == .timedOut { _ = pwrite(writer, "x", 1, 0) }
+            close(writer)
+        }
+        thread.start()
+        do {
+            defer { copied.leave() }
+            run = try CommandRun(["backup", scratch.path("s"), scratch.path("b")])
+        }
+        #expect(run.status == 2 && run.output.contains("fail  file  ("), "\(run.output) \(run.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("b/content")) == [])
+    }
+
     @Test("empty directories are restored, with their modes")
     func emptyDirectories() async throws {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))

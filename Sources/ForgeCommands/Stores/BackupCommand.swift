@@ -156,13 +156,28 @@ struct BackupWriter {
 
     private mutating func addFile(_ path: String, _ item: POSIXPath) throws {
         _ = try preparedPath(for: item)
-        let copied = try HashedCopy().copy(item, in: source, to: content)
+        let copied: (content: HashedCopy.Content, permissions: FilePermissions, attributes: [String: [UInt8]])
+        do {
+            copied = try HashedCopy().copy(item, in: source, to: content)
+        } catch {
+            removeIncomplete(item)
+            throw error
+        }
         try manifest.add(
             BackupManifest.File(
                 path: path, bytes: copied.content.bytes, sha256: copied.content.sha256,
                 permissions: UInt16(copied.permissions.rawValue),
                 attributes: copied.attributes.isEmpty ? nil : copied.attributes.mapValues { Data($0) }))
         try report.count(bytes: copied.content.bytes)
+    }
+
+    /// Removes what an attempt to copy a file has left: only files of the manifest belong to the backup.
+    private func removeIncomplete(_ item: POSIXPath) {
+        do throws(FileSystemError) {
+            try content.withParent(of: item) { (directory, name) throws(FileSystemError) in
+                try content.fileSystem.unlink(name, at: directory)
+            }
+        } catch _ {}  // `restore` reports the file.
     }
 
     /// Writes the values of a key-value store into a new store in the backup.

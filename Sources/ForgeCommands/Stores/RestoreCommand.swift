@@ -11,7 +11,7 @@ struct RestoreCommand: ParsableCommand {
             All files of the backup are compared with its manifest before anything is written, and again while they are \
             copied. Modes and attributes are those in the manifest, whatever has copied the backup since. The stores \
             appear at the destination when all of them are complete and flushed; nothing that exists is replaced. An \
-            unfinished or altered backup is refused.
+            unfinished or altered backup is refused. Files that were added to it since are listed, and not restored.
 
             The stores are completed in .NAME.partial beside the destination NAME. The next restore to the same \
             destination removes what an interrupted one left. The restore is refused if anything else has that name, and \
@@ -41,7 +41,9 @@ struct RestoreCommand: ParsableCommand {
         let report = BackupReport(dryRun ? "verified" : "restored", json: output.json)
         defer { report.progress.finish() }
         let source = try POSIXPath(url)
-        report.progress.expect(try verify(source))
+        let total = try verify(source)
+        report.progress.expect(total)
+        try reportAdded(to: source, files: total.items, report)
         if dryRun {
             try BackupManifestReader(of: source).forEach { try report.count(bytes: $0.bytes) }
         } else {
@@ -65,6 +67,29 @@ struct RestoreCommand: ParsableCommand {
             _ = try $0.relativePath()
         }
         return total
+    }
+
+    /// Lists the files that are in the directory of the backup and not among the files of its manifest.
+    private func reportAdded(to backup: POSIXPath, files count: Int, _ report: BackupReport) throws {
+        var found = 0
+        func forEachFile(_ body: (POSIXPath) throws -> Void) throws {
+            do {
+                var walk = StoreWalk(try Self.content(of: backup))
+                while let event = try walk.next() {
+                    try Interruption.check()
+                    if case .file(let entry) = event { try body(entry.path) }
+                }
+            } catch let error as FileSystemError where count == 0 && error.errno.isDisappearance {
+                // A backup without files may have lost its empty directory.
+            }
+        }
+        try forEachFile { _ in found += 1 }
+        guard found > count else { return }
+        var listed: Set<POSIXPath> = []
+        try BackupManifestReader(of: backup).forEach { listed.insert(try $0.relativePath()) }
+        try forEachFile {
+            if !listed.contains($0) { try report.skip($0.shown, "not in the manifest: added since") }
+        }
     }
 
     private static func content(of backup: POSIXPath) throws(FileSystemError) -> ConfinedDirectory {
