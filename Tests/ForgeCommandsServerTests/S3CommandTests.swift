@@ -31,13 +31,15 @@ struct S3Fixture: CommandServer {
     struct Refused: Error {}
 
     /// Stores an object with another client, which adds no metadata.
-    func putForeign(_ key: String, _ content: String) async throws {
+    func putForeign(_ key: String, _ content: String, storageClass: String = "STANDARD") async throws {
         let script = """
             import boto3, sys
             client = boto3.client("s3", endpoint_url=sys.argv[1])
-            client.put_object(Bucket=sys.argv[2], Key=sys.argv[3], Body=sys.argv[4].encode())
+            client.put_object(Bucket=sys.argv[2], Key=sys.argv[3], Body=sys.argv[4].encode(), StorageClass=sys.argv[5])
             """
-        let arguments = ["python3", "-c", script, moto.endpoint, MotoServer.bucket, "\(prefix)/\(key)", content]
+        let arguments = [
+            "python3", "-c", script, moto.endpoint, MotoServer.bucket, "\(prefix)/\(key)", content, storageClass,
+        ]
         let environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         try await onThread {
             let run = try ChildProcess.run(

@@ -38,6 +38,19 @@ struct S3TransferTests {
         #expect(compared.output == "0 copied (0 B), 3 equal, 3 verified\n", "\(compared.output)")
     }
 
+    @Test("an object that is archived is reported, and the others are copied", arguments: ["tree", "file"])
+    func archived(scheme: String) async throws {
+        let fixture = try await S3Fixture()
+        for name in ["a", "b", "c"] {
+            try await fixture.putForeign("app/\(name)", name, storageClass: name == "b" ? "GLACIER" : "STANDARD")
+        }
+        let run = try await fixture.forge("copy", fixture.url, "\(scheme):\(fixture.scratch.path("to"))", "--verify")
+        #expect(run.status == 2, "\(run.errors)")
+        #expect(run.output.contains("fail  \(fixture.url)/b ") && run.output.contains("InvalidObjectState"), "\(run.output)")
+        #expect(run.output.hasSuffix("2 copied (2 B), 0 equal, 1 failed, 2 verified\n"), "\(run.output)")
+        #expect(try fixture.scratch.files("to").keys.sorted() == ["a", "c"])
+    }
+
     @Test("a dry run changes nothing, and --delete removes what the source does not have, up to the maximum")
     func differences() async throws {
         let fixture = try await S3Fixture()

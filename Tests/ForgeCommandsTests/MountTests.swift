@@ -80,6 +80,33 @@ struct MountTests {
         }
     }
 
+    @Test("a copy that cannot replace or delete one file goes on, and reports that file")
+    func busyFiles() throws {
+        for name in ["source/dir", "target/d"] {
+            try FileManager.default.createDirectory(
+                at: scratch.url.appendingPathComponent(name), withIntermediateDirectories: true)
+        }
+        for name in ["a", "b", "c"] { try plant("source/\(name)", Data("new".utf8)) }
+        for name in ["a", "b", "c", "d/x", "y", "z"] { try plant("target/\(name)", Data("old".utf8)) }
+        func run(_ options: String...) throws -> CommandRun {
+            try CommandRun(["copy", "tree:" + scratch.path("source"), "tree:" + scratch.path("target")] + options)
+        }
+        // A file on which another one is mounted cannot be replaced or removed (EBUSY).
+        var mount: Mount? = try Mount(.bound, scratch.path("target/z"), at: scratch.path("target/b"))
+        let copy = try run("--verify")
+        #expect(copy.status == 2, "\(copy.errors)")
+        #expect(copy.output.contains("fail  tree:\(scratch.path("source"))/b"), "\(copy.output)")
+        #expect(copy.output.hasSuffix("2 copied (6 B), 0 equal, 1 failed, 2 verified\n"), "\(copy.output)")
+        mount = nil
+        #expect(try run().status == 0)
+        mount = try Mount(.bound, scratch.path("target/z"), at: scratch.path("target/y"))
+        let deletion = try run("--delete")
+        withExtendedLifetime(mount) {}
+        #expect(deletion.status == 2, "\(deletion.errors)")
+        #expect(deletion.output.contains("/y  ("), "\(deletion.output)")
+        #expect(deletion.output.hasSuffix("3 equal, 2 deleted, 1 failed\n"), "\(deletion.output)")
+    }
+
     @Test("a copy that a full device ends says how many keys are stored")
     func fullDestination() throws {
         let mount = try Mount(.small, at: scratch.path("mounted"))

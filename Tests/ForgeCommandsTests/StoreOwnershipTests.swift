@@ -353,6 +353,22 @@ struct StoreOwnershipTests {
         try FileKVStore(at: scratch.url.appendingPathComponent("B/app")).close()
     }
 
+    @Test("a copy of a tree goes on after a store whose lock cannot be taken")
+    func unusableLock() throws {
+        try makeStore("A/app")
+        let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))"]
+        #expect(try CommandRun(words).status == 0)
+        let before = try content("B/app/log")
+        try FileManager.default.linkItem(atPath: scratch.path("B/app/#lock"), toPath: scratch.path("second"))
+        try makeStore("A/app", keys: 5)
+        for name in ["a", "z"] { try plant("A/\(name)", Data("new".utf8)) }
+        let run = try CommandRun(words)
+        #expect(run.status == 2, "\(run.errors)")
+        #expect(run.output.contains("/app/log  (") && run.output.contains("EMLINK"), "\(run.output)")
+        #expect(try content("B/app/log") == before)
+        for name in ["a", "z"] { #expect(try content("B/\(name)") == Data("new".utf8)) }
+    }
+
     @Test(
         "a copy of a tree writes no file into a file store that the source does not have",
         arguments: ["B", "B/fs", "B/fs/d"])

@@ -1,5 +1,8 @@
+import ForgeFileSystem
+import ForgeStorage
 import Foundation
 import Synchronization
+import SystemPackage
 
 /// Counts what was done with the items of a transfer, prints the ones that matter, and the summary.
 final class TransferLog: Sendable {
@@ -228,5 +231,30 @@ final class BackupReport {
         }
         guard failed + skipped > 0 else { return }
         throw CommandFailure("\(failed) failed, \(skipped) left out: see the list", .partial)
+    }
+}
+
+extension Error {
+    /// Whether an error of a copy of files concerns one file or directory, so that it is recorded and the others are
+    /// copied; other errors end the copy.
+    var concernsOneFile: Bool {
+        switch self {
+        case is SourceFailure, is CopyDamage, is PresentStore, is RefusedFile: true
+        case let error as FileStoreError:
+            switch error.code {
+            case .notFound, .conflict, .alreadyExists, .invalidKey, .invalidAttribute, .invalidSource, .unsafe,
+                .isDirectory, .notDirectory, .tooLarge, .undecodable, .unsupported:
+                true
+            case .notPermitted: (error.underlying as? FileSystemError)?.concernsOneFile ?? false
+            // The content of a file in S3 does not have its checksum.
+            case .unavailable(.inputOutput): !(error.underlying is FileSystemError)
+            default: false
+            }
+        case let error as FileSystemError:
+            FileTarget.isTaken(error) || error.errno.isRefusal
+                || [.isDirectory, .fileNameTooLong, .fileTooLarge, .tooManyLinks, .resourceBusy, .improperLink]
+                    .contains(error.errno)
+        default: false
+        }
     }
 }

@@ -200,6 +200,22 @@ struct PresentStore: Error, CustomStringConvertible {
     var description: String { "the destination has a store there: \(text)" }
 }
 
+/// A server refuses to return one file, such as an object in S3 that is archived.
+struct RefusedFile: Error, CustomStringConvertible {
+    let error: FileStoreError
+
+    var description: String { "\(error)" }
+
+    /// Calls `body`, which reads one file, and converts a refusal.
+    static func converting<Result>(_ body: () async throws -> Result) async throws -> Result {
+        do {
+            return try await body()
+        } catch let error as FileStoreError where error.code == .notPermitted {
+            throw RefusedFile(error: error)
+        }
+    }
+}
+
 /// A file store with the streamed contents and listings that the commands need.
 protocol CommandFileStore: FileStoring {
     /// The content of a file in parts. The content is complete only if the sequence ends without an error.
@@ -303,12 +319,16 @@ private struct S3CopiedFile: CopiedFile {
     var identity: String { "\(reader.revision)" }
     var knownChecksum: String? { reader.checksum }
 
-    func read(_ range: Range<Int64>) async throws -> Data { try await reader.read(range) }
+    func read(_ range: Range<Int64>) async throws -> Data {
+        try await RefusedFile.converting { try await reader.read(range) }
+    }
 
     func checksumOfContent() async throws -> String {
-        var hash = ContentHash()
-        for try await part in store.contents(of: reader.file.key) { hash.update(part) }
-        return hash.finish()
+        try await RefusedFile.converting {
+            var hash = ContentHash()
+            for try await part in store.contents(of: reader.file.key) { hash.update(part) }
+            return hash.finish()
+        }
     }
 
     /// Has no effect: each read requests the revision that was opened.

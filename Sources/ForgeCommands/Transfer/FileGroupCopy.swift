@@ -16,7 +16,7 @@ struct FileGroupCopy {
     private let log: TransferLog
     private let fileSystem = SystemFileSystem()
 
-    /// The directory of the group in the target, or the error of opening it, which a write into it throws.
+    /// The directory of the group in the target, or the error of creating or opening it, which a write into it throws.
     private let targetDirectory: Result<Descriptor, FileSystemError>
 
     fileprivate struct ShortFile {
@@ -43,15 +43,18 @@ struct FileGroupCopy {
     private var sizeOfBatch = 0
 
     init(
-        _ group: FileGroup, from source: ConfinedDirectory, to target: FileTarget, _ arguments: TransferArguments,
-        _ log: TransferLog
+        _ group: FileGroup, preparedWith failure: FileSystemError?, from source: ConfinedDirectory,
+        to target: FileTarget, _ arguments: TransferArguments, _ log: TransferLog
     ) {
         self.group = group
         self.source = source
         self.target = target
         self.arguments = arguments
         self.log = log
-        targetDirectory = Result { () throws(FileSystemError) in try target.openDirectory(group.directory) }
+        targetDirectory = Result { () throws(FileSystemError) in
+            if let failure { throw failure }
+            return try target.openDirectory(group.directory)
+        }
     }
 
     /// Copies the files and records the result of each.
@@ -195,7 +198,7 @@ struct FileGroupCopy {
 
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ path: POSIXPath) throws {
-        guard Self.concernsOneFile(error) else {
+        guard error.concernsOneFile else {
             guard let error = error as? FileSystemError else { throw error }
             // The error may name a temporary file.
             throw FileSystemError(error.operation, error.errno, path: target.root.appending(path))
@@ -204,21 +207,6 @@ struct FileGroupCopy {
             return try log.record(.removed, path.shown)
         }
         try log.record(.fail, path.shown, reason: "\(error)")
-    }
-
-    /// Whether an error concerns one file, so that the others can be copied.
-    private static func concernsOneFile(_ error: any Error) -> Bool {
-        switch error {
-        case is SourceFailure: true
-        case let error as FileStoreError:
-            switch error.code {
-            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable: true
-            default: false
-            }
-        // An error of the target concerns all files, unless the name is taken.
-        case let error as FileSystemError: error.errno == .isDirectory || FileTarget.isTaken(error)
-        default: false
-        }
     }
 }
 

@@ -128,14 +128,14 @@ struct FileTransfer {
                     files.names.append(path.splitLast().name)
                     next = try nextFile(&walk)
                 }
-                try prepare(files.directory)
+                let failure = try prepare(files.directory)
                 // Copied first: until a store's markers exist, its directory in the destination counts as one of an
                 // unknown store, in which no file may be changed.
                 let markers = files.names.prefix { $0.isMarkerOfKind }
                 if !markers.isEmpty {
                     var copy = FileGroupCopy(
-                        FileGroup(directory: files.directory, names: Array(markers)), from: source, to: target,
-                        arguments, log)
+                        FileGroup(directory: files.directory, names: Array(markers)), preparedWith: failure,
+                        from: source, to: target, arguments, log)
                     try await copy.run()
                     files.names.removeFirst(markers.count)
                 }
@@ -144,7 +144,8 @@ struct FileTransfer {
                     running -= 1
                 }
                 group.addTask { [files] in
-                    var copy = FileGroupCopy(files, from: source, to: target, arguments, log)
+                    var copy = FileGroupCopy(
+                        files, preparedWith: failure, from: source, to: target, arguments, log)
                     try await copy.run()
                 }
                 running += 1
@@ -171,13 +172,17 @@ struct FileTransfer {
     }
 
     /// Creates a directory of the destination, into which files are copied.
-    private func prepare(_ directory: POSIXPath) throws(FileSystemError) {
-        guard !arguments.dryRun else { return }
+    ///
+    /// - Returns: The error that each copy into the directory reports, for example because a file has its name; nil if
+    ///   the directory exists.
+    private func prepare(_ directory: POSIXPath) throws(FileSystemError) -> FileSystemError? {
+        guard !arguments.dryRun else { return nil }
         do {
             try target.prepare(directory, like: source)
+            return nil
         } catch {
-            // Something else has the name of the directory: each copy into it reports that.
-            guard FileTarget.isTaken(error) else { throw error }
+            guard error.concernsOneFile else { throw error }
+            return error
         }
     }
 
@@ -218,6 +223,8 @@ struct FileTransfer {
                 try log.record(.delete, path.shown)
             } catch let error as FileSystemError where error.errno.isDisappearance {
                 try log.record(.removed, path.shown)
+            } catch  where error.concernsOneFile {
+                try log.record(.fail, path.shown, reason: "\(error)")
             }
         }
     }

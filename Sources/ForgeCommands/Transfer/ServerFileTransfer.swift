@@ -78,7 +78,7 @@ struct ServerFileTransfer {
 
     @Sendable private func copy(_ entry: FilePlaceEntry) async throws {
         let key = entry.key
-        guard let file = try await source.open(key) else {
+        guard let file = try await RefusedFile.converting({ try await source.open(key) }) else {
             return try log.record(.removed, key)
         }
         let present = try await target.open(key)
@@ -92,7 +92,7 @@ struct ServerFileTransfer {
     /// Compares what the destination returns with the source.
     @Sendable private func verify(_ entry: FilePlaceEntry) async throws {
         guard !log.isLeftOut(entry.key) else { return }
-        guard let file = try await source.open(entry.key) else {
+        guard let file = try await RefusedFile.converting({ try await source.open(entry.key) }) else {
             return try log.record(.removed, entry.key)
         }
         guard let copy = try await target.open(entry.key), copy.sizeInBytes == file.sizeInBytes,
@@ -119,8 +119,8 @@ struct ServerFileTransfer {
             do {
                 if !arguments.dryRun { try await target.delete(key) }
                 try log.record(.delete, key)
-            } catch  where Self.isDisappearance(error) {
-                try log.record(.removed, key)
+            } catch {
+                try record(error, key)
             }
         }
     }
@@ -140,7 +140,7 @@ struct ServerFileTransfer {
 
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ key: String) throws {
-        guard Self.isAboutTheItem(error) else { throw error }
+        guard error.concernsOneFile else { throw error }
         // In a directory that is the destination, a name that is taken is a failure, and no removal from the source.
         guard error is FileSystemError || !Self.isDisappearance(error) else { return try log.record(.removed, key) }
         try log.record(.fail, key, reason: "\(error)")
@@ -151,25 +151,6 @@ struct ServerFileTransfer {
         case let error as SourceFailure: error.error.errno.isDisappearance
         case let error as FileStoreError: error.code == .notFound
         case let error as FileSystemError: error.errno.isDisappearance
-        default: false
-        }
-    }
-
-    private static func isAboutTheItem(_ error: any Error) -> Bool {
-        switch error {
-        case is SourceFailure, is CopyDamage, is PresentStore: true
-        case let error as FileStoreError:
-            switch error.code {
-            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable, .notFound,
-                .conflict:
-                true
-            // The content of a file in S3 does not have its checksum.
-            case .unavailable(.inputOutput): !(error.underlying is FileSystemError)
-            default: false
-            }
-        // Of the target, everything but a name that is taken or too long concerns all files.
-        case let error as FileSystemError:
-            [.isDirectory, .fileNameTooLong].contains(error.errno) || FileTarget.isTaken(error)
         default: false
         }
     }
