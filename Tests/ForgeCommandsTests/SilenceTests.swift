@@ -23,6 +23,18 @@ struct SilenceTests {
 
     // MARK: Arguments
 
+    @Test("the space of a file with several hard links counts once")
+    func linkedSpace() throws {
+        for name in ["one", "two"] {
+            try FileManager.default.createDirectory(atPath: scratch.path(name), withIntermediateDirectories: true)
+        }
+        try Data(count: 1 << 16).write(to: scratch.url.appendingPathComponent("one/file"))
+        let before = try CommandRun(["du", scratch.url.path, "--json"]).rows().last?["space"] as? Int
+        try FileManager.default.linkItem(atPath: scratch.path("one/file"), toPath: scratch.path("two/file"))
+        let after = try CommandRun(["du", scratch.url.path, "--json"]).rows().last
+        #expect(after?["space"] as? Int == before && after?["files"] as? Int == 2, "\(String(describing: after))")
+    }
+
     @Test(
         "an unknown option is wrong usage, and the message names --",
         arguments: [

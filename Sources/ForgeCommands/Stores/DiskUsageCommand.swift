@@ -9,7 +9,7 @@ struct DiskUsageCommand: ParsableCommand {
         commandName: "du", abstract: "Print the sizes of the stores below a directory.",
         discussion: """
             Bytes are the lengths of the files, including those that only running processes need; space is what they \
-            occupy on the device. A directory without a store counts as part of the store above it, or of the given directory. Links are \
+            occupy on the device, where a file with several hard links counts once. A directory without a store counts as part of the store above it, or of the given directory. Links are \
             not followed. Directories that cannot be read are listed, and the exit status is 2.
             """)
 
@@ -93,6 +93,8 @@ struct DiskUsage: Encodable {
         var found = [DiskUsage(path: "", kind: "directory")]
         // The index in `found` of each root of a store.
         var indices: [POSIXPath: Int] = ["": 0]
+        // The files with several links that have been counted.
+        var linked: Set<DirectoryIdentity> = []
         var walk = StoreWalk(try ConfinedDirectory(root))
         while let event = try walk.next() {
             try Interruption.check()
@@ -112,6 +114,9 @@ struct DiskUsage: Encodable {
                 guard file.status.type == .regular, let index = indices[file.root ?? ""] else { continue }
                 found[index].files += 1
                 found[index].bytes += file.status.sizeInBytes
+                guard file.status.linkCount == 1 || linked.insert(DirectoryIdentity(file.status)).inserted else {
+                    continue
+                }
                 found[index].space += file.status.allocatedSizeInBytes
             }
         }
