@@ -17,7 +17,9 @@ package import SystemPackage
 /// A URL that is not a path (another scheme, a host other than none and `localhost`, an escaped NUL or slash, an invalid
 /// escape) is refused by every call with a ``FileSystemError`` whose `errno` is `EINVAL`; the type of other errors is up
 /// to the implementation. A name of up to 255 bytes is accepted; one that is too long for the file system is refused.
-/// Nothing exists at a path that runs into a cycle of links, and no call creates anything there.
+/// At least 32 symbolic links of a path are followed (40 by Linux, 32 by Apple's systems), also several times the same
+/// one: with a link `here` to `.`, `here/here/a` is `a`. Nothing exists at a path that runs into a cycle of links, and no
+/// call creates anything there. An implementation keeps both promises that counts the links and has a limit.
 ///
 /// All calls are thread-safe, and several threads may use one directory at once: no call loses or restores an entry
 /// that another call changes. Of several threads that remove one item, or create one directory without its parents, one
@@ -31,7 +33,8 @@ public protocol FileSystemProtocol: Sendable {
     /// Whether a file or a directory exists at `path`, following symbolic links.
     ///
     /// `path` is a path, not the text of a URL: percent escapes are not decoded. The path of a directory may have a
-    /// final slash; nothing exists at the path of a file with one.
+    /// final slash; nothing exists at the path of a file with one. A relative path begins at the working directory: for
+    /// ``SystemFileSystem`` that of the process, for a new ``InMemoryFileSystem`` its root.
     ///
     /// `false` also if the lookup failed: in a cycle of links, below a file, for a name that is too long, for a path
     /// that is empty or contains a NUL. Where that matters, read the file and examine the error.
@@ -71,6 +74,10 @@ public protocol FileSystemProtocol: Sendable {
 
     /// The whole content of the file at `url`, following symbolic links.
     ///
+    /// The result has bytes of its own, which no later write or removal changes: a caller may keep it, and change it
+    /// without changing the file. A mapping of a file that is written in place, or a buffer that the next content is stored
+    /// in, does not keep this promise.
+    ///
     /// Throws if nothing or a directory exists at `url`.
     ///
     /// The implementations of this module read regular files only: a FIFO, a socket or a device is refused with
@@ -81,8 +88,11 @@ public protocol FileSystemProtocol: Sendable {
     ///
     /// This holds for links in the tree, for links to nothing, and for a URL of a link that has a final slash.
     ///
-    /// Throws if nothing exists at `url`. Throws, and removes nothing, for the root and for a URL that ends in `.` or
-    /// `..`.
+    /// Every other file keeps its content, also one of equal content. While a file is written in the directory, the call may
+    /// throw and leave a part of the tree; once the directory is removed, the file is in none that is created later.
+    ///
+    /// Throws if nothing exists at `url`. Throws, and removes nothing, for the root and for a URL whose last component is
+    /// `.` or `..`; a name such as `a.` or `etc..` is an ordinary one.
     func removeItem(at url: URL) throws
 
     /// The URLs of the entries of the directory at `url`, without subdirectories' entries, in no particular order.
@@ -92,6 +102,9 @@ public protocol FileSystemProtocol: Sendable {
     ///
     /// Each is a file URL that leads to its entry, with the bytes of the name percent-escaped where necessary, also if
     /// they are not UTF-8. It may have a final slash or a base: compare names, not URLs.
+    ///
+    /// For implementers: `url` may have no final slash, but a base needs one. Relative to `file:///a/d`, `b` is
+    /// `file:///a/b`, beside the directory (RFC 3986, section 5.2.3).
     func contentsOfDirectory(at url: URL) throws -> [URL]
 }
 

@@ -160,6 +160,47 @@ extension ConformanceChecks {
             for name in ["b", "d/b", "d/e/b"] { try subject.expectContent("of " + name, name) }
             try subject.expectNames(["b", "d", "to e"])
         },
+        Check("a path may lead several times through one link") { subject in
+            try subject.createDirectory("d")
+            try subject.link("into", to: "d")
+            try subject.link("d/out", to: "")
+            for place in ["", "d/"] { try subject.relativeLink(place + "here", to: ".") }
+            try subject.link("through", to: "here/here/d/here/here")
+            for place in [
+                "here/here/d/", "d/here/here/", "d/here/here/here/", "into/out/into/", "into/here/out/here/into/",
+                "through/here/",
+            ] {
+                try subject.write("through " + place, place + "a")
+                for name in ["d/a", place + "a"] { try subject.expectContent("through " + place, name) }
+                try subject.expectExists(true, "/\(place)a")
+                try subject.expectNames(["a", "here", "out"], in: place)
+                try subject.createDirectory(place + "e")
+                try subject.createDirectory(place + "e/g/h", parents: true)
+                try subject.expectNames(["h"], in: place + "e/g")
+                for name in ["e/g", "e", "a"] { try subject.remove(place + name) }
+                try subject.expectNames(["here", "out"], in: "d")
+            }
+            try subject.write("content", "d/a")
+            try subject.expectContent("content", at: subject.spelledURL("into/../into/here/../d/a"))
+        },
+        Check("a path may lead through 32 links") { subject in
+            try subject.createDirectory("d")
+            try subject.write("content", "d/a")
+            guard let file = try subject.links("to a ", 32, to: "d/a").last,
+                let directory = try subject.links("to d ", 32, to: "d").last
+            else { return }
+            for name in [file, directory + "/a"] {
+                try subject.expectExists(true, "/" + name)
+                try subject.write("through " + name, name)
+                for read in [name, "d/a"] { try subject.expectContent("through " + name, read) }
+            }
+            try subject.expectNames(["a"], in: directory)
+            try subject.createDirectory(directory + "/e")
+            try subject.createDirectory(directory + "/e/g/h", parents: true)
+            try subject.expectNames(["h"], in: "d/e/g")
+            try subject.remove(directory + "/e")
+            try subject.expectNames(["a"], in: "d")
+        },
         Check("a directory is listed and changed through every link of a chain, and is not replaced") { subject in
             try subject.createDirectory("empty")
             try subject.createDirectory("full")
@@ -278,6 +319,25 @@ extension ConformanceChecks {
             }
             try subject.expectNames([])
         },
+        Check("a name of 255 bytes is replaced, listed and removed like any other") { subject in
+            // Whatever an implementation adds to such a name makes it too long.
+            for name in [String(repeating: "n", count: 255), String(repeating: "\u{1F600}", count: 63) + "nnn"] {
+                for place in ["", name + "/"] {
+                    if !place.isEmpty { try subject.createDirectory(name) }
+                    for content in ["first", "second", "the third"] {
+                        try subject.write(content, place + name)
+                        try subject.expectContent(content, place + name)
+                        try subject.expectNames([name], in: place)
+                    }
+                    try subject.remove(place + name)
+                    try subject.expectNames([], in: place)
+                }
+                for _ in 0..<2 { try subject.createDirectory("\(name)/\(name)", parents: true) }
+                try subject.expectNames([name], in: name)
+                try subject.remove(name)
+                try subject.expectNames([])
+            }
+        },
         Check("two dots after a missing name or a file lead nowhere") { subject in
             try subject.write("content", "a")
             try subject.createDirectory("d")
@@ -333,9 +393,11 @@ extension ConformanceChecks {
                 try subject.remove(at: url)
                 try subject.createDirectory(at: url, parents: false)
                 try subject.write("below", name + "/b")
-                guard let url = URL(string: relative + "/", relativeTo: base) else { continue }
-                try subject.expectNames(["b"], at: url)
-                for listed in try subject.entries(at: url) { try subject.expectContent("below", at: listed) }
+                for text in [relative, relative + "/"] {
+                    guard let url = URL(string: text, relativeTo: base) else { continue }
+                    try subject.expectNames(["b"], at: url)
+                    for listed in try subject.entries(at: url) { try subject.expectContent("below", at: listed) }
+                }
             }
             try subject.expectNames(["c", "d"])
         },

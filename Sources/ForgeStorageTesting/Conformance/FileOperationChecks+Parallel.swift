@@ -126,10 +126,52 @@ extension ConformanceChecks {
             try expectEqual(Set(found), Set(kept), "contentsOfDirectory(at: listed), the entries that stay")
             try expectEqual(found.count, kept.count, "contentsOfDirectory(at: listed), the entries that stay")
         },
+        Check("a file that is written while its directory is removed is not in one that is created next") { subject in
+            // The larger a content is, the longer is the part of a call after it has found the directory.
+            let files = [("vanishing/a", 1 << 20), ("vanishing/d/a", 65_536), ("vanishing/d/b", 16)].map {
+                (url: subject.url($0.0), content: Data(repeating: 1, count: $0.1))
+            }
+            try subject.repeatedly { _ in
+                try subject.createDirectory("vanishing/d", parents: true)
+                let (isOver, isRemoved) = (Flag(), Flag())
+                let writing = Mutex(0)
+                try subject.atOnce(1 + files.count, "removeItem(at: vanishing), and write(…, to: files in it),") {
+                    thread in
+                    guard thread > 0 else {
+                        // The removal begins within calls of all the others.
+                        while writing.withLock(\.self) < files.count { interruptOthers() }
+                        isOver.set()
+                        // A directory in which an entry appears meanwhile may be refused.
+                        do { try subject.remove("vanishing") } catch { return }
+                        return isRemoved.set()
+                    }
+                    let file = files[thread - 1]
+                    var calls = 0
+                    while !isOver.isSet {
+                        // The directory is missing, once it is removed.
+                        do { try subject.write(file.content, to: file.url) } catch {}
+                        calls += 1
+                        if calls == 1 { writing.withLock { $0 += 1 } }
+                    }
+                }
+                if !isRemoved.isSet { try subject.remove("vanishing") }
+                try subject.expectExists(false, "/vanishing")
+                try subject.expectFailure("write(…, to: vanishing/a), whose directory was removed") {
+                    try subject.write("content", "vanishing/a")
+                }
+                for name in ["vanishing", "vanishing/d"] {
+                    try subject.createDirectory(name)
+                    CallTrace.current?.setLastChange(
+                        "removeItem(at: vanishing) while files are written in it, and createDirectory(at: \(name))")
+                    try subject.expectNames([], in: name)
+                }
+                try subject.remove("vanishing")
+            }
+        },
         Check("a file that is read while it is replaced has the old content or the new") { subject in
-            // Of different lengths, and larger than the buffers that a transfer may use.
-            let contents = [(UInt8(ascii: "a"), 300_000), (UInt8(ascii: "b"), 230_000)].map {
-                Data(repeating: $0.0, count: $0.1)
+            // Of different and of equal lengths, and larger than the buffers that a transfer may use.
+            let contents = [300_000, 300_000, 230_000].enumerated().map { index, count in
+                Data(repeating: UInt8(index + 1), count: count)
             }
             @Sendable func expectWhole(_ content: Data) throws {
                 guard !contents.contains(content) else { return }
@@ -139,8 +181,8 @@ extension ConformanceChecks {
                         + "\(shown(content)), whose first \(end - content.startIndex) bytes are equal")
             }
             try subject.write(contents[0], to: subject.url("a"))
-            try await overlapping(writers: 2, readers: 2, overlaps: 150) { writer, _ in
-                try subject.write(contents[writer], to: subject.url("a"))
+            try await overlapping(writers: 2, readers: 2, overlaps: 150) { writer, call in
+                try subject.write(contents[(writer + call) % contents.count], to: subject.url("a"))
             } read: { _ in
                 try expectWhole(try subject.content(at: subject.url("a")))
             }

@@ -52,6 +52,55 @@ extension ConformanceChecks {
                 try subject.content(at: subject.url("buffer")), Data(repeating: 1, count: count),
                 "read(from: buffer) after the caller's memory has changed")
         },
+        Check("what was read does not change with its file, nor the file with it") { subject in
+            // The sizes of a buffer that may be used again, and of mapped pages.
+            for size in [100, 65_536] {
+                let (old, new) = (Data(repeating: 1, count: size), Data(repeating: 2, count: size))
+                let url = subject.url("rewritten \(size)")
+                let result = "the result of read(from: rewritten \(size))"
+                try subject.write(old, to: url)
+                let first = try subject.content(at: url)
+                try subject.write(new, to: url)
+                try expectEqual(first, old, "\(result), which was called before")
+                var second = try subject.content(at: url)
+                try expectEqual(second, new, result)
+                second[second.startIndex] = 3
+                try expectEqual(try subject.content(at: url), new, "\(result) after another result of it was changed")
+                let third = try subject.content(at: url)
+                try subject.remove(at: url)
+                try subject.write(old, to: subject.url("another \(size)"))
+                try expectEqual(third, new, "\(result), which was called before the file was removed")
+            }
+        },
+        Check("files of equal content are independent of each other") { subject in
+            // Stored with its entry, with others, or on its own.
+            for size in [0, 7, 70_000] {
+                let content = String(repeating: "c", count: size)
+                let other = String(repeating: "o", count: size)
+                let changes: [(file: String, change: (String) throws -> Void)] = [
+                    ("removed \(size)", { try subject.remove($0) }),
+                    ("replaced \(size)", { try subject.write(other, $0) }),
+                    (
+                        "written again \(size)",
+                        { name in
+                            try subject.write(content, name)
+                            try subject.remove(name)
+                        }
+                    ),
+                    ("tree/d/removed", { _ in try subject.remove("tree") }),
+                ]
+                for (name, change) in changes {
+                    let kept = "beside \(size) " + name.replacing("/", with: " ")
+                    try subject.createDirectory("tree/d", parents: true)
+                    for name in ["tree/d/removed", name, kept] { try subject.write(content, name) }
+                    // Two are left.
+                    if name != "tree/d/removed" { try subject.remove("tree") }
+                    try change(name)
+                    try subject.expectContent(content, kept)
+                    try subject.remove(kept)
+                }
+            }
+        },
         Check("writing replaces the whole content, by a longer and by a shorter one") { subject in
             for content in ["second", "the third content", "4"] {
                 try subject.write(content, "a")
@@ -103,19 +152,22 @@ extension ConformanceChecks {
             "a write that fails on a full device keeps the old content and leaves no file",
             needs: [.limitedSpace, .atomicReplacement]
         ) { subject in
-            guard let fillDevice = subject.fillDevice else {
-                throw ConformanceViolation("set fillDevice of the FileOperationsUnderTest, or leave out .limitedSpace")
-            }
             try subject.write("old", "a")
-            try fillDevice()
-            // More than a mebibyte, of which the space of the old content may be a part.
-            for name in ["a", "b"] {
-                try subject.expectFailure("write(1,049,600 bytes, to: \(name)) on a full device") {
-                    try subject.write(Data(count: 1 << 20 + 1024), to: subject.url(name))
-                }
-            }
+            try subject.fill()
+            for name in ["a", "b"] { try subject.expectNoSpace(name) }
             try subject.expectContent("old", "a")
             try subject.expectNames(["a"])
+        },
+        Check("a write without space on a full device throws and changes no other file", needs: [.limitedSpace]) {
+            subject in
+            try subject.createDirectory("d")
+            for name in ["a", "kept", "d/kept"] { try subject.write("of " + name, name) }
+            try subject.fill()
+            for name in ["a", "new"] { try subject.expectNoSpace(name) }
+            for name in ["kept", "d/kept"] { try subject.expectContent("of " + name, name) }
+            // A part of the new content may be left, where files are not replaced atomically.
+            let others = try subject.names(in: "").filter { $0 != "a" && $0 != "new" }
+            try expectEqual(Set(others), ["d", "kept"], "contentsOfDirectory(…) without the files of the failed calls")
         },
     ]
 
@@ -190,11 +242,34 @@ extension ConformanceChecks {
             try subject.expectNames(["below"], in: "d")
         },
         Check("the listed URLs lead to the entries") { subject in
-            try subject.createDirectory("d e")
-            for name in ["a", "a%b", "c d"] { try subject.write("of " + name, "d e/" + name) }
-            for url in try subject.entries(at: subject.url("d e", isDirectory: true)) {
-                try subject.expectContent("of " + subject.name(of: url), at: url)
+            let names = ["a", "a%b", "c d"]
+            // A URL that is relative to one without a final slash leads to an entry beside the directory.
+            for directory in ["e f", "e f/e f", "e f/g", "g"] { try subject.createDirectory(directory) }
+            for directory in ["", "e f/", "e f/e f/", "e f/g/"] {
+                for name in names { try subject.write("of " + directory + name, directory + name) }
             }
+            try subject.write("beside", "g/other")
+            for isDirectory in [true, false] {
+                let url = subject.url("e f", isDirectory: isDirectory)
+                try subject.expectNames(names + ["e f", "g"], at: url)
+                for entry in try subject.entries(at: url) {
+                    let name = try subject.name(of: entry)
+                    guard !names.contains(name) else {
+                        try subject.expectContent("of e f/" + name, at: entry)
+                        continue
+                    }
+                    try subject.expectNames(names, at: entry)
+                    for below in try subject.entries(at: entry) {
+                        try subject.expectContent("of e f/\(name)/\(subject.name(of: below))", at: below)
+                    }
+                }
+            }
+            for entry in try subject.entries(at: subject.url("e f")) {
+                if try ["c d", "g"].contains(subject.name(of: entry)) { try subject.remove(at: entry) }
+            }
+            try subject.expectNames(["a", "a%b", "e f"], in: "e f")
+            try subject.expectContent("of c d", "c d")
+            try subject.expectContent("beside", "g/other")
         },
         Check("a directory of 1,200 entries and a tree of 40 levels are listed and removed whole") { subject in
             let names = (0..<1_200).map { "entry \($0)" }

@@ -43,11 +43,13 @@ public struct FileOperationsUnderTest: Sendable {
     /// These checks run, and need it, unless `having:` names the capabilities and this one is not among them.
     public var makeSymbolicLink: (@Sendable (_ url: URL, _ target: URL) throws -> Void)?
 
-    /// Leaves less than a mebibyte free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
+    /// Leaves less than a mebibyte free on the device, for the checks that need ``ConformanceCapability/limitedSpace``.
     ///
-    /// It may leave nothing at all: afterwards, the check writes contents of a mebibyte, which must fail, reads and lists.
+    /// It may leave nothing at all: afterwards, the checks write contents of a little more than a mebibyte, which must fail,
+    /// read and list. One expects an error and other files unchanged. Another one expects the old content too, and runs
+    /// only together with ``ConformanceCapability/atomicReplacement``.
     ///
-    /// This check runs, and needs it, unless `having:` names the capabilities and this one is not among them.
+    /// These checks run, and need it, unless `having:` names the capabilities and this one is not among them.
     public var fillDevice: (@Sendable () throws -> Void)?
 
     /// Creates a subject.
@@ -58,7 +60,7 @@ public struct FileOperationsUnderTest: Sendable {
 }
 
 extension ConformanceCapability {
-    /// There are symbolic links (``FileOperationsUnderTest/makeSymbolicLink``).
+    /// There are symbolic links (``FileOperationsUnderTest/makeSymbolicLink``), of which a path may pass 32.
     public static let symbolicLinks = ConformanceCapability("symbolic links")
 
     /// A file is replaced atomically, which `FileSystemProtocol` recommends, but does not require.
@@ -217,6 +219,15 @@ extension FileOperationsUnderTest {
         try CallTrace.calling(call, changes: true, file: file, line: line) { try makeSymbolicLink(link, url) }
     }
 
+    /// Leaves less than a mebibyte free on the device.
+    func fill(file: StaticString = #fileID, line: UInt = #line) throws {
+        guard let fillDevice else {
+            throw ConformanceViolation(
+                "set fillDevice of the FileOperationsUnderTest, or leave out .limitedSpace", file: file, line: line)
+        }
+        try fillDevice()
+    }
+
     /// Creates links, the first one to `target`, each other one to the link before it; returns their names.
     func links(
         _ name: String, _ count: Int, to target: String, file: StaticString = #fileID, line: UInt = #line
@@ -328,6 +339,15 @@ extension FileOperationsUnderTest {
         try expectExists(false, "/" + name, file: file, line: line)
         try expectFailure("read(from: \(name))", file: file, line: line) { try content(name) }
         try expectFailure("contentsOfDirectory(at: \(name))", file: file, line: line) { try names(in: name) }
+    }
+
+    /// Throws a violation unless a content that is too large for a full device is refused.
+    func expectNoSpace(_ name: String, file: StaticString = #fileID, line: UInt = #line) throws {
+        // More than a mebibyte, of which the space of the old content may be a part.
+        let content = Data(count: 1 << 20 + 1024)
+        try expectFailure("write(\(content.count) bytes, to: \(name)) on a full device", file: file, line: line) {
+            try write(content, to: url(name), file: file, line: line)
+        }
     }
 
     private func cause(of error: any Error) -> any Error { (error as? FailedCall)?.error ?? error }

@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 
 /// File operations in memory with one defect, to test that the corresponding check fails.
 final class BrokenFileOperations: FileSystemProtocol {
@@ -20,6 +21,9 @@ final class BrokenFileOperations: FileSystemProtocol {
         case replacesFilesByParents = "nothing is written below a file, which is kept"
         case readsDirectoriesAsEmpty = "a missing file, a directory and a path below a file cannot be read"
         case truncatesFirst = "a write that fails on a full device keeps the old content and leaves no file"
+        case losesFailures = "a write without space on a full device throws and changes no other file"
+        case returnsBuffers = "what was read does not change with its file, nor the file with it"
+        case dropsEqualContents = "files of equal content are independent of each other"
         case findsFilesOnly = "fileExists is true for files and directories alone, and false where the lookup fails"
         case createsWithHiddenFile = "a created directory is empty and can hold files and directories"
         case alwaysCreatesParents = "missing parents are created only on request"
@@ -37,6 +41,7 @@ final class BrokenFileOperations: FileSystemProtocol {
         case removesTargets = "a removed link is gone, and its target is kept"
         case removesThroughLinks = "a tree is removed without what links in it lead to"
         case decodesTwice = "a name is used byte for byte, and a percent escape is decoded once"
+        case setsAsideUnderLongerNames = "a name of 255 bytes is replaced, listed and removed like any other"
         case ignoresSchemes = "a URL that is not a path is refused by every call"
         case foldsNames = "canonically equivalent names, and names of another case, are different files"
         case repairsNames = "the listed URL of a name that is not UTF-8 leads to the file"
@@ -56,11 +61,15 @@ final class BrokenFileOperations: FileSystemProtocol {
         case followsOneLink = "a file is read and replaced through every link of a chain, which is kept"
         case listsOneLink =
             "a directory is listed and changed through every link of a chain, and is not replaced"
+        case refusesLinksPassedTwice = "a path may lead several times through one link"
+        case followsFewLinks = "a path may lead through 32 links"
         case cachesByPath = "what changes through a link is seen at its target's path, and the other way round"
         case skipsMissingNames = "two dots after a missing name or a file lead nowhere"
         case restoresSiblings = "concurrent removals in one directory remove their own entries and no other"
         case createsTwice = "of several threads that create one directory without its parents, one succeeds"
         case removesTwice = "of several threads that remove one item, one succeeds"
+        case restoresDirectories =
+            "a file that is written while its directory is removed is not in one that is created next"
         case listsVanishedEntries = "a directory that is listed while entries come and go has each entry that stays"
         case emptiesDots = "removing a path that ends in one or two dots is an error and removes nothing"
         case takesLinksForDirectories = "a link to a file is not taken for a directory, and is kept"
@@ -84,6 +93,9 @@ final class BrokenFileOperations: FileSystemProtocol {
     private let base: InMemoryFileSystem
     private let memory = Mutex(Memory())
     private let meeting = Meeting()
+    private let buffers = FileBuffers(.byReplacement)
+    private let equalContents = EqualContents()
+    private let orphans = OrphanedFiles()
 
     init(_ defect: Defect?) throws {
         self.defect = defect
@@ -120,6 +132,23 @@ final class BrokenFileOperations: FileSystemProtocol {
             return false
         } catch {
             return error.errno == .tooManySymbolicLinkLevels
+        }
+    }
+
+    /// Whether the links of a path are taken for a cycle.
+    private func refusesLinks(_ path: POSIXPath) -> Bool {
+        switch defect {
+        case .refusesLinksPassedTwice: base.linksPassed(path).areSomeTwice
+        case .followsFewLinks: base.linksPassed(path).count > 31
+        default: false
+        }
+    }
+
+    private func expectFollowed(_ url: URL, toTheLast: Bool = true) throws {
+        guard defect == .refusesLinksPassedTwice || defect == .followsFewLinks else { return }
+        let path = try POSIXPath(url)
+        guard !refusesLinks(toTheLast ? path : path.splitLast().parent) else {
+            throw FileSystemError(.resolve, .tooManySymbolicLinkLevels)
         }
     }
 
@@ -176,7 +205,8 @@ final class BrokenFileOperations: FileSystemProtocol {
     }
 
     func fileExists(atPath path: String) -> Bool {
-        switch defect {
+        if refusesLinks(POSIXPath(path)) { return false }
+        return switch defect {
         case .findsFilesOnly:
             base.fileExists(atPath: path) && type(POSIXPath(path), followsLinks: false) != .directory
         case .findsCycles where isCycle(path): true
@@ -187,6 +217,7 @@ final class BrokenFileOperations: FileSystemProtocol {
 
     func createDirectory(at url: URL, withIntermediateDirectories parents: Bool) throws {
         let url = used(url)
+        try expectFollowed(url)
         switch defect {
         case .alwaysCreatesParents where type(url) == nil && type(url.deletingLastPathComponent()) == nil:
             try base.createDirectory(at: url, withIntermediateDirectories: true)
@@ -214,10 +245,12 @@ final class BrokenFileOperations: FileSystemProtocol {
         if defect == .createsWithHiddenFile, url.lastPathComponent == "f" {
             try base.write(Data(), to: url.appending(component: ".hidden"))
         }
+        if defect == .restoresDirectories { try orphans.restore(in: url, of: base) }
     }
 
     func write(_ data: Data, to url: URL) throws {
         let url = used(url)
+        try expectFollowed(url)
         if defect == .refusesSlashes, url.hasDirectoryPath, type(url) != .directory {
             throw FileSystemError(.write, .isDirectory)
         }
@@ -240,6 +273,16 @@ final class BrokenFileOperations: FileSystemProtocol {
             try base.createDirectory(at: parent, withIntermediateDirectories: false)
         case .truncatesFirst where data.count >= 1 << 20:
             if type(url) == .regular { try base.write(Data(), to: url) }
+        case .losesFailures where data.count >= 1 << 20: return discard { try base.write(data, to: url) }
+        case .returnsBuffers where url.lastPathComponent.hasPrefix("rewritten"): buffers.store(data, at: url)
+        case .dropsEqualContents: equalContents.store(data)
+        case .setsAsideUnderLongerNames where type(url) == .regular && url.lastPathComponent.utf8.count > 254:
+            throw FileSystemError(.rename, .fileNameTooLong)
+        case .restoresDirectories where url.path(percentEncoded: false).contains("/vanishing/"):
+            return try orphans.write(data, to: url, of: base) {
+                // Until the removal begins.
+                for _ in 0..<100 where type(parent) != nil { passTime() }
+            }
         case .replacesLinks where type(url, followsLinks: false) == .symbolicLink: try base.removeItem(at: url)
         case .sharesTemporaryFile where parent.lastPathComponent == "shared":
             memory.withLock { $0.temporary = data }
@@ -264,6 +307,8 @@ final class BrokenFileOperations: FileSystemProtocol {
 
     func read(from url: URL) throws -> Data {
         let url = used(url)
+        try expectFollowed(url)
+        if let content = buffers.content(at: url) { return content }
         if defect == .readsDirectoriesAsEmpty, type(url) == .directory { return Data() }
         if defect == .readsOnce, url.lastPathComponent == "again" {
             let isFirst = memory.withLock { $0.read.insert(url.path(percentEncoded: false)).inserted }
@@ -277,13 +322,17 @@ final class BrokenFileOperations: FileSystemProtocol {
         let path = url.path(percentEncoded: false)
         if let kept = memory.withLock({ $0.kept[path] }) { return kept }
         let content = try hidingReasons(url) { try base.read(from: url) }
+        guard defect != .dropsEqualContents || equalContents.has(content) else { throw CocoaError(.fileReadUnknown) }
         if defect == .cachesByPath, path.contains("/to d/") { memory.withLock { $0.kept[path] = content } }
         return content
     }
 
     func removeItem(at url: URL) throws {
         let url = used(url)
+        try expectFollowed(url, toTheLast: false)
         let kind = type(url, followsLinks: false)
+        buffers.remove(at: url)
+        if defect == .dropsEqualContents, kind == .directory { try equalContents.drop(below: url, of: base) }
         if defect == .emptiesDots, kind == .directory, try [".", ".."].contains(POSIXPath(url).splitLast().name) {
             for entry in try base.contentsOfDirectory(at: url) { try base.removeItem(at: entry) }
         }
@@ -335,6 +384,7 @@ final class BrokenFileOperations: FileSystemProtocol {
 
     func contentsOfDirectory(at url: URL) throws -> [URL] {
         let url = used(url)
+        try expectFollowed(url)
         if defect == .listsMissingAsEmpty, isPath(url), type(url) == nil,
             type(url.deletingLastPathComponent()) == .directory
         {
@@ -391,121 +441,5 @@ private final class Meeting: Sendable {
         if number == 1 { _ = second.wait(timeout: .now() + 5) }
         if number == 2 { second.signal() }
         return number <= 2
-    }
-}
-
-/// File operations in memory that record the paths of URLs that lead out of a directory, however they are decoded.
-final class RecordingFileOperations: FileSystemProtocol {
-    private let base: InMemoryFileSystem
-    private let root: String
-    private let paths = Mutex<[String]>([])
-
-    init(_ base: InMemoryFileSystem, root: String) {
-        self.base = base
-        self.root = root
-    }
-
-    var outside: [String] { paths.withLock { $0 } }
-
-    private func recorded(_ url: URL) -> URL {
-        // Decoded without any refusal.
-        var bytes: [UInt8] = []
-        var encoded = url.absoluteURL.path(percentEncoded: true).utf8[...]
-        while let byte = encoded.popFirst() {
-            let escaped =
-                byte == UInt8(ascii: "%") ? UInt8(String(decoding: encoded.prefix(2), as: UTF8.self), radix: 16) : nil
-            if escaped != nil { encoded = encoded.dropFirst(2) }
-            bytes.append(escaped ?? byte)
-        }
-        record(String(decoding: bytes, as: UTF8.self))
-        return url
-    }
-
-    private func record(_ path: String) {
-        var components: [Substring] = []
-        for component in path.split(separator: "/") where component != "." {
-            if component == ".." { components = components.dropLast() } else { components.append(component) }
-        }
-        let resolved = "/" + components.joined(separator: "/")
-        if resolved != root, !resolved.hasPrefix(root + "/") { paths.withLock { $0.append(path) } }
-    }
-
-    func fileExists(atPath path: String) -> Bool { base.fileExists(atPath: path) }
-
-    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
-        try base.createDirectory(at: recorded(url), withIntermediateDirectories: withIntermediateDirectories)
-    }
-
-    func write(_ data: Data, to url: URL) throws { try base.write(data, to: recorded(url)) }
-
-    func read(from url: URL) throws -> Data { try base.read(from: recorded(url)) }
-
-    func removeItem(at url: URL) throws { try base.removeItem(at: recorded(url)) }
-
-    func contentsOfDirectory(at url: URL) throws -> [URL] { try base.contentsOfDirectory(at: recorded(url)) }
-}
-
-/// File operations by Foundation, as an app would write them from the documentation alone.
-struct FoundationFileOperations: FileSystemProtocol {
-    private func checked(_ url: URL) throws -> URL {
-        let text = url.absoluteString.lowercased()
-        guard url.isFileURL, ["", "localhost"].contains(url.host(percentEncoded: false) ?? ""), !text.contains("%00"),
-            !text.contains("%2f")
-        else { throw FileSystemError(.resolve, .invalidArgument) }
-        var used = url.absoluteString.replacing("file://localhost/", with: "file:///")
-        while used.count > "file:///".count, used.hasSuffix("/") { used.removeLast() }
-        guard let url = URL(string: used) else { throw FileSystemError(.resolve, .invalidArgument) }
-        return url
-    }
-
-    func fileExists(atPath path: String) -> Bool {
-        !path.utf8.contains(0) && FileManager.default.fileExists(atPath: path)
-    }
-
-    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
-        try FileManager.default.createDirectory(
-            at: checked(url), withIntermediateDirectories: withIntermediateDirectories)
-    }
-
-    func write(_ data: Data, to url: URL) throws {
-        try data.write(to: target(of: checked(url)), options: .atomic)
-    }
-
-    /// Where the links at the end of a URL lead.
-    private func target(of url: URL) throws -> URL {
-        var url = url
-        for _ in 0..<40 {
-            // With a final slash, the path would be that of the link's target.
-            let path = url.path(percentEncoded: false)
-            let target: String
-            do {
-                target = try FileManager.default.destinationOfSymbolicLink(
-                    atPath: path.hasSuffix("/") ? String(path.dropLast()) : path)
-            } catch {
-                return url
-            }
-            let directory = url.deletingLastPathComponent().resolvingSymlinksInPath()
-            url = URL(filePath: target, relativeTo: directory).absoluteURL
-        }
-        throw FileSystemError(.resolve, .tooManySymbolicLinkLevels)
-    }
-
-    func read(from url: URL) throws -> Data { try Data(contentsOf: checked(url)) }
-
-    func removeItem(at url: URL) throws {
-        let url = try checked(url)
-        guard try ![".", "..", ""].contains(POSIXPath(url).splitLast().name) else {
-            throw FileSystemError(.removeDirectory, .invalidArgument)
-        }
-        try FileManager.default.removeItem(at: url)
-    }
-
-    func contentsOfDirectory(at url: URL) throws -> [URL] {
-        // On Linux, Foundation lists a file, and a link to a directory, as an empty directory.
-        let directory = try target(of: checked(url))
-        guard try directory.resourceValues(forKeys: [.isDirectoryKey]).isDirectory ?? false else {
-            throw CocoaError(.fileReadUnknown)
-        }
-        return try FileManager.default.contentsOfDirectory(at: directory, includingPropertiesForKeys: nil)
     }
 }

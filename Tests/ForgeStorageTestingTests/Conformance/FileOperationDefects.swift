@@ -34,7 +34,7 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
         return subject
     }
 
-    static let all = ofContent + ofDirectories + ofLinks + ofURLs + caches
+    static let all = ofContent + ofDirectories + ofLinks + ofURLs + ofStoredContents + caches
 
     private static let ofContent: [FileOperationDefect] =
         [65_536, 1 << 20].map { size in
@@ -132,28 +132,36 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
             },
         ]
 
+    private typealias Checks = (
+        BrokenFileOperations.Defect, BrokenFileOperations.Defect, BrokenFileOperations.Defect
+    )
+
     private static let ofLinks: [FileOperationDefect] =
-        [1, 2, 8].flatMap { limit in
-            [
-                FileOperationDefect("a read follows \(limit) links at most", .followsOneLink) {
+        [1, 2, 8, 31].flatMap { limit in
+            let (content, listing, existence): Checks =
+                limit > 9
+                ? (.followsFewLinks, .followsFewLinks, .followsFewLinks)
+                : (.followsOneLink, .listsOneLink, .findsLinksToNothing)
+            return [
+                FileOperationDefect("a read follows \(limit) links at most", content) {
                     $0.read = { base, url in
                         try base.expectLinks(at: url, limit)
                         return try base.read(from: url)
                     }
                 },
-                FileOperationDefect("a write follows \(limit) links at most", .followsOneLink) {
+                FileOperationDefect("a write follows \(limit) links at most", content) {
                     $0.write = { base, data, url in
                         try base.expectLinks(at: url, limit)
                         try base.write(data, to: url)
                     }
                 },
-                FileOperationDefect("a listing follows \(limit) links at most", .listsOneLink) {
+                FileOperationDefect("a listing follows \(limit) links at most", listing) {
                     $0.list = { base, url in
                         try base.expectLinks(at: url, limit)
                         return try base.contentsOfDirectory(at: url)
                     }
                 },
-                FileOperationDefect("fileExists follows \(limit) links at most", .findsLinksToNothing) {
+                FileOperationDefect("fileExists follows \(limit) links at most", existence) {
                     $0.exists = { base, path in
                         do { try base.expectLinks(at: URL(POSIXPath(path)), limit) } catch { return false }
                         return base.fileExists(atPath: path)
@@ -162,6 +170,39 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
             ]
         }
         + [
+            FileOperationDefect("fileExists follows each link once", .refusesLinksPassedTwice) {
+                $0.exists = { !$0.linksPassed(POSIXPath($1)).areSomeTwice && $0.fileExists(atPath: $1) }
+            },
+            FileOperationDefect("createDirectory follows each link once", .refusesLinksPassedTwice) {
+                $0.create = { base, url, parents in
+                    try base.expectNoLinkTwice(in: url)
+                    try base.createDirectory(at: url, withIntermediateDirectories: parents)
+                }
+            },
+            FileOperationDefect("a write follows each link once", .refusesLinksPassedTwice) {
+                $0.write = { base, data, url in
+                    try base.expectNoLinkTwice(in: url)
+                    try base.write(data, to: url)
+                }
+            },
+            FileOperationDefect("a read follows each link once", .refusesLinksPassedTwice) {
+                $0.read = { base, url in
+                    try base.expectNoLinkTwice(in: url)
+                    return try base.read(from: url)
+                }
+            },
+            FileOperationDefect("a removal follows each link once", .refusesLinksPassedTwice) {
+                $0.remove = { base, url in
+                    try base.expectNoLinkTwice(in: url)
+                    try base.removeItem(at: url)
+                }
+            },
+            FileOperationDefect("a listing follows each link once", .refusesLinksPassedTwice) {
+                $0.list = { base, url in
+                    try base.expectNoLinkTwice(in: url)
+                    return try base.contentsOfDirectory(at: url)
+                }
+            },
             FileOperationDefect("a link to nothing is replaced by no directory", .takesLinksToNothing) {
                 $0.create = { base, url, parents in
                     if base.isLink(url), base.type(url) == nil { return }
@@ -240,8 +281,22 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
                             : URL(filePath: "/\(url.relativePath)/").appending(component: entry.lastPathComponent)
                     }
                 }
-            }
+            },
+            FileOperationDefect("the listed URLs are relative to the caller's", .listsUnescapedURLs) {
+                $0.list = { base, url in try base.contentsOfDirectory(at: url).map { relative($0, to: url) } }
+            },
+            FileOperationDefect("the listed URLs are relative to the caller's, which has a base", .ignoresBases) {
+                $0.list = { base, url in
+                    try base.contentsOfDirectory(at: url).map { url.baseURL == nil ? $0 : relative($0, to: url) }
+                }
+            },
         ]
+
+    /// The URL of an entry, relative to that of the directory as it was given.
+    private static func relative(_ entry: URL, to directory: URL) -> URL {
+        let name = entry.absoluteURL.path(percentEncoded: true).split(separator: "/").last ?? ""
+        return URL(string: "./" + name, relativeTo: directory) ?? entry
+    }
 
     /// A defect of each call: it uses another path than the URL's.
     private static func spelled(
@@ -386,6 +441,13 @@ extension InMemoryFileSystem {
     fileprivate func isLink(_ url: URL) -> Bool {
         do { return try status(POSIXPath(url), followsSymbolicLinks: false).type == .symbolicLink } catch {
             return false
+        }
+    }
+
+    /// Throws if a URL leads twice through one link.
+    fileprivate func expectNoLinkTwice(in url: URL) throws {
+        guard try !linksPassed(POSIXPath(url)).areSomeTwice else {
+            throw FileSystemError(.resolve, .tooManySymbolicLinkLevels)
         }
     }
 
