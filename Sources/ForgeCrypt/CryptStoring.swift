@@ -10,7 +10,7 @@
 /// - Every later `get`, in this process or another, returns the value that was set, until it is set again or deleted.
 ///   When `set` returns, a store on disk has made it durable.
 /// - Present, absent, undecodable and unavailable are distinct results: nil means only that there is no such secret;
-///   the others throw. A stored nil of an optional type is a value.
+///   the others throw. A stored nil of an optional type is a value, and undecodable as a type that is not optional.
 /// - Every `Codable` value can be stored that `ValueCoder` of `ForgeCoding` encodes; another one, such as one nested in
 ///   more than 64 levels, is ``CryptError/Code/unencodable``, or ``CryptError/Code/tooLarge``. Values are kept encoded: a
 ///   value that is a class is not shared, and what its type does not encode is lost.
@@ -19,8 +19,9 @@
 ///   may have deleted some secrets.
 /// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)`` with the reason
 ///   `.inputOutput`; on a full one, ``CryptError/Code/noSpace``, also of a `delete` that needs space. A call that has
-///   nothing to change may succeed. When the device works again, so does the store. In a place of another user nothing
-///   is written: `.insecureFile`, or `.unavailable` where the system denies access; reads may work.
+///   nothing to change may succeed. On a read-only device secrets are read. When the device works again, so does the
+///   store. In a place that another user owns, or in which others may write, nothing is written: `.insecureFile`, or
+///   `.unavailable` where the system denies access; reads may work.
 /// - Every error is a ``CryptError`` with the operation and, unless the call has none, the name of the secret.
 /// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
 ///   `CodingFailure(_:redacting:)` of `ForgeCoding`, which drops what it quotes, and coding keys too, which may be parts
@@ -59,7 +60,7 @@ public protocol CryptStoring: Sendable {
     /// ```
     ///
     /// - Returns: Whether the value was stored.
-    /// - Throws: ``CryptError``, as ``set(_:for:)``. Whether a value that cannot be stored is refused also if the
+    /// - Throws: ``CryptError``, as ``set(_:for:)``, with the operation `.set`. Whether a value that cannot be stored is refused also if the
     ///   secret is present is up to the store; the stores of this module refuse it.
     @discardableResult
     func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool

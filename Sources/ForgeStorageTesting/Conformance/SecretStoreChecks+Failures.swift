@@ -16,6 +16,10 @@ extension ConformanceChecks {
                 try store.get(secretToken)
             }
             try expectEqual(try store.get(number), 1, "get(auth.access as Int)")
+            try store.set(nil, for: CryptKey<String?>(key: secretToken.key))
+            try expectSecretError(.undecodable, .get, secretToken.key, "get(auth.access as String) of a stored nil") {
+                try store.get(secretToken)
+            }
         },
         ConformanceCheck("a value that cannot be encoded is refused, and the old one is kept") { store in
             let key = CryptKey<SecretSamples.Refusing>(key: "refusing")

@@ -163,6 +163,12 @@ extension ConformanceChecks {
             try first.delete(key("b"))
             try expectEqual(try second.get(key("a")), "after", "get(a) of the second store after set(a) of the first")
             try expectEqual(try second.get(key("b")), nil, "get(b) of the second store after delete(b) of the first")
+            // A file of the same size, with other content.
+            try first.deleteAll()
+            try first.set("later", for: key("a"))
+            try expectEqual(
+                try second.get(key("a")), "later",
+                "get(a) of the second store, which has read \"after\", after deleteAll() and set(a) of as many bytes")
         },
         ConformanceCheck("a store acts on what another one has changed since its own last call") { location in
             try expectTurns(location, nil)
@@ -263,6 +269,20 @@ extension ConformanceChecks {
                     error.code == .unsupported || error.isOutOfSpace,
                     "\(call.text) \(circumstance): expected isOutOfSpace, got \(error)")
                 try expectKept(values, location, store, "\(call.text) \(circumstance)")
+            }
+        },
+        Check("the first secret of a location is refused if it does not fit on a full device", needs: [.limitedSpace]) {
+            location in
+            try condition(location.fillDevice, "fillDevice")()
+            let large = String(repeating: "x", count: 100_000)
+            let store = try location.open()
+            for call in SecretCall.changes(large) where call.operation == .set {
+                let circumstance = "with 100,000 bytes on a full device, where nothing was stored before"
+                let error = try expectFailure(of: call, store, [.noSpace], circumstance)
+                try expect(
+                    error.code == .unsupported || error.isOutOfSpace,
+                    "\(call.text) \(circumstance): expected isOutOfSpace, got \(error)")
+                try expectKept([:], location, store, "\(call.text) \(circumstance)")
             }
         },
         Check("on a read-only device secrets are read, and every change is an error", needs: [.readOnlyDevice]) {

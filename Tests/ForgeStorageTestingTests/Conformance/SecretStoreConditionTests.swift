@@ -23,7 +23,11 @@ struct SecretStoreConditionTests {
         let report = await ConformanceSuite.secretStoreConditions.run(on: "\(defect)") {
             CarelessSecrets.location(defect)
         }
-        #expect(report.violations.map(\.check) == [defect.check], "\(report)")
+        var checks = [defect.check]
+        if [.acceptsWhenFull, .createsWhenFull, .listsRefused].contains(defect) {
+            checks.append(CarelessSecrets.Defect.hidesFullAtFirst.check)
+        }
+        #expect(report.violations.map(\.check) == checks, "\(report)")
     }
 
     @Test("have a defect each")
@@ -83,7 +87,7 @@ struct SecretStoreConditionTests {
 /// A vault with one defect that shows under a condition, to test that the corresponding check fails.
 final class CarelessSecrets: CryptStoring {
     enum Defect: CaseIterable, Sendable {
-        case acceptsWhenFull, createsWhenFull, listsRefused
+        case acceptsWhenFull, createsWhenFull, listsRefused, hidesFullAtFirst
         case hidesReadOnly, createsOnReadOnly, setsRawOnReadOnly
         case missesUnreadable, createsUnreadable, listsNothing, missesRaw, callsItDamage, omitsName
         case forgetsAfterFailure
@@ -94,6 +98,7 @@ final class CarelessSecrets: CryptStoring {
             switch self {
             case .acceptsWhenFull, .createsWhenFull, .listsRefused:
                 "a secret that does not fit on a full device is refused, and the others are kept"
+            case .hidesFullAtFirst: "the first secret of a location is refused if it does not fit on a full device"
             case .hidesReadOnly, .createsOnReadOnly, .setsRawOnReadOnly:
                 "on a read-only device secrets are read, and every change is an error"
             case .missesUnreadable, .createsUnreadable, .listsNothing, .missesRaw, .callsItDamage, .omitsName,
@@ -171,6 +176,10 @@ final class CarelessSecrets: CryptStoring {
             try change { () throws(CryptError) in try base.set(value, for: key) }
         } catch {
             if defect == .listsRefused, error.code == .noSpace { refused.withLock { _ = $0.insert(key.key) } }
+            var error = error
+            if defect == .hidesFullAtFirst, error.code == .noSpace, try base.keys().isEmpty {
+                error.code = .unavailable(.inputOutput)
+            }
             throw error
         }
     }
