@@ -12,12 +12,18 @@ import Logging
 /// and have no others. All other calls that take a name refuse it with `.invalidKey`.
 ///
 /// The code of a value, which is its `encode(to:)`, its `init(from:)` and the migrations of its key, may read the
-/// store: a store does not run it while it holds a lock that a read needs.
+/// store: a store does not run it while it holds a lock that a read needs, also not one that a read gets only after a
+/// writer that waits. The stores of this package let it write too; a custom store may encode a value under a lock of its
+/// writers.
+///
+/// A store that is opened again, after its last reference was released, has what its calls have left: also after removals
+/// and ``KVStoring/removeAll()``, refused calls, writes by several threads, and earlier openings. There is no call that
+/// closes a store; its `deinit` ends it.
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
-/// same object. A store may refuse encoded values above a size with `.valueTooLarge`; unless it is configured otherwise, it
-/// takes those of 4 MiB and 1 KiB.
+/// same object. A store may refuse encoded values above a size with `.valueTooLarge`; unless it is configured otherwise, the
+/// size is at least that of 4 MiB of bytes together with 1 KiB for their encoding.
 public protocol KVStoring: Sendable {
     /// The value of a key; nil if it is absent, has another type, or cannot be read.
     ///
@@ -26,7 +32,8 @@ public protocol KVStoring: Sendable {
 
     /// Stores a value, replacing any existing one.
     ///
-    /// Nil of an optional type is a value: the key exists and its value is nil. The old value may be of any type.
+    /// Nil of an optional type is a value: the key exists and its value is nil. The old value may be of any type, and of a
+    /// later version than the key's.
     /// ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a
     /// custom store may replace it without.
     ///
@@ -62,10 +69,10 @@ public protocol KVStoring: Sendable {
     /// those made by its own objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their
     /// base store. A change is reported after it has become visible to reads, with the revision of its entry, and the
     /// changes of a batch together. A ``KVTransactionalStoring`` reports nothing for the removal of an absent name,
-    /// unless it is part of a batch, and for a batch that is refused. The default reports none. A custom store reports
-    /// its changes with a ``ForgeFileSystem/ChangeHub``.
+    /// unless it is part of a batch, and for a batch that is refused. The default reports none; a store that reports
+    /// changes reports those of every call. A custom store does so with a ``ForgeFileSystem/ChangeHub``.
     ///
-    /// - Parameter scope: The names. The changes of a key begin with its present entry, which is nil if it is absent,
+    /// - Parameter scope: The names; a prefix may be longer than a name, and then has none. The changes of a key begin with its present entry, which is nil if it is absent,
     ///   and leave out writes that do not change the bytes; of several changes of a key in one batch, they have the
     ///   last. Those of a prefix begin with the first change.
     /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes. Each call

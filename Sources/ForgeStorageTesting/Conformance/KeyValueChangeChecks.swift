@@ -12,6 +12,31 @@ extension ConformanceChecks {
     public static let keyValueStoreChanges: [ConformanceCheck<any KVTransactionalStoring>] =
         reportedChanges + deliveredChanges + changesBesideWriters
 
+    /// What any key-value store that reports its changes promises; one may report none.
+    static let keyValueReports: [ConformanceCheck<any KVStoring>] = [
+        ConformanceCheck("a store that reports changes reports those of every call, removeAll included") { store in
+            guard let changes = store.subscribe(to: .key("a")) else { return }
+            let key = KVKey<Int>("a")
+            let calls: [(call: String, isPresent: Bool, body: (any KVStoring) throws -> Void)] = [
+                ("subscribe(to: .key(a)) of an absent a", false, { _ in }),
+                ("set(a, value: 1)", true, { try $0.set(key, value: 1) }),
+                ("set(a, value: \"text\")", true, { try $0.set(KVKey<String>("a"), value: "text") }),
+                ("remove(a)", false, { try $0.remove(key) }),
+                ("set(a, value: 2)", true, { try $0.set(key, value: 2) }),
+                ("removeAll()", false, { try $0.removeAll() }),
+                ("set(a, value: 3)", true, { try $0.set(key, value: 3) }),
+            ]
+            for (call, isPresent, body) in calls {
+                try body(store)
+                let text = "the change of a after \(call)"
+                let found = try await nextSet(of: changes, text).changes
+                try expect(
+                    found.last == .resync || found.last.map { $0.bytes != nil } == isPresent,
+                    "\(text): expected that a is \(isPresent ? "present" : "absent"), got \(found.map(\.text))")
+            }
+        }
+    ]
+
     private typealias Check = ConformanceCheck<any KVTransactionalStoring>
 
     /// A call, by its text.

@@ -1,5 +1,6 @@
 import Dispatch
 import ForgeKVStore
+import Foundation
 import Synchronization
 
 extension ConformanceChecks {
@@ -32,6 +33,19 @@ extension ConformanceChecks {
                 try expectEqual(error.key, "a", "the key of \(call)")
             }
             try expectEqual(store.get(thirdVersion("a")), 7, "get(a) of version 3 after earlier versions were refused")
+        },
+        ConformanceCheck("set replaces a value of a later version or without a migration") { store in
+            let keys = [KVKey<Int>("a"), KVKey<Int>("a", migrations: [.from(3) { (old: Int) in old }])]
+            for (key, old) in zip(keys, [thirdVersion("a"), secondVersion("a")]) {
+                let versions = "over a value of version \(old.schemaVersion) by a key of version \(key.schemaVersion)"
+                try store.set(old, value: 7)
+                do {
+                    try store.set(key, value: 8)
+                } catch {
+                    throw ConformanceViolation("set(a) \(versions): expected success, got \(error)")
+                }
+                try expectEqual(store.get(key), 8, "get(a) after set(a) \(versions)")
+            }
         },
         ConformanceCheck("a value of a version without a migration is undecodable and is kept", needs: [.typedReads]) {
             store in
@@ -90,6 +104,16 @@ extension ConformanceChecks {
                 try store.set(key, value: id)
             }
         },
+        ConformanceCheck("a value may read the store while another thread waits to write") { store in
+            let key = KVKey<CallingValue>("a")
+            for code in [CallingValue.Code.decoding, .encoding] {
+                let text = code == .decoding ? "init(from:)" : "encode(to:)"
+                try CallsOfValues.check(store, text, besideWriter: true) { id in
+                    try store.set(key, value: CallingValue(id: id, calls: code))
+                    try expectEqual(store.get(key)?.id, id, "get(a) of a value that reads the store")
+                }
+            }
+        },
     ]
 }
 
@@ -132,9 +156,13 @@ private final class CallsOfValues: Sendable {
     private struct State {
         var endedCount = 0
         var problem: String?
+        var hasWriter = false
     }
 
     private let store: any KVStoring
+    /// Whether another thread writes meanwhile. It may wait for the end of the call that runs the code.
+    private let isBesideWriter: Bool
+    private let writer = DispatchGroup()
     private let state = Mutex(State())
 
     /// The checks that run, by the number in their values: a value is decoded on whatever thread a store chooses.
@@ -143,18 +171,19 @@ private final class CallsOfValues: Sendable {
     /// Far longer than a call takes, also on a busy machine.
     private static let limit = DispatchTimeInterval.seconds(10)
 
-    private init(_ store: any KVStoring) {
+    private init(_ store: any KVStoring, isBesideWriter: Bool) {
         self.store = store
+        self.isBesideWriter = isBesideWriter
     }
 
     static func with(_ id: UInt64) -> CallsOfValues? { all.withLock { $0.running[id] } }
 
     /// Calls `body` with the number of values that read the store, and checks that they did, and that all reads ended.
     static func check(
-        _ store: any KVStoring, _ code: String, file: StaticString = #fileID, line: UInt = #line,
-        _ body: (_ id: UInt64) throws -> Void
+        _ store: any KVStoring, _ code: String, besideWriter isBesideWriter: Bool = false,
+        file: StaticString = #fileID, line: UInt = #line, _ body: (_ id: UInt64) throws -> Void
     ) throws {
-        let calls = CallsOfValues(store)
+        let calls = CallsOfValues(store, isBesideWriter: isBesideWriter)
         let id = all.withLock { all in
             all.last += 1
             all.running[all.last] = calls
@@ -163,11 +192,31 @@ private final class CallsOfValues: Sendable {
         defer { all.withLock { _ = $0.running.removeValue(forKey: id) } }
         let outcome = Result { try body(id) }
         let state = calls.state.withLock { $0 }
+        calls.writer.wait()
         if let problem = state.problem {
-            throw ConformanceViolation("\(code) of a value reads the store: \(problem)", file: file, line: line)
+            let circumstance = isBesideWriter ? " while another thread waits to write" : ""
+            throw ConformanceViolation(
+                "\(code) of a value reads the store\(circumstance): \(problem)", file: file, line: line)
         }
         try outcome.get()
         try expect(state.endedCount > 0, "expected a call of \(code) of the value, got none", file: file, line: line)
+    }
+
+    /// Begins a write on another thread, once, which ends or waits when this returns.
+    private func beginWriting() {
+        let isFirst = state.withLock { state in
+            defer { state.hasWriter = true }
+            return !state.hasWriter
+        }
+        guard isFirst else { return }
+        let hasBegun = DispatchSemaphore(value: 0)
+        DispatchQueue(label: "ConformanceCheck").async(group: writer) { [store] in
+            hasBegun.signal()
+            // Whether it succeeds is the subject of other checks.
+            do { try store.set(KVKey<Int>("of the writer"), value: 1) } catch {}
+        }
+        hasBegun.wait()
+        usleep(2_000)
     }
 
     /// Makes the calls, until one does not end.
@@ -176,6 +225,7 @@ private final class CallsOfValues: Sendable {
         let calls: [(name: String, body: @Sendable (any KVStoring) throws -> Void)] = [
             ("get", { _ = $0.get(key) }), ("contains", { _ = $0.contains(key) }), ("read", { _ = try $0.read(key) }),
         ]
+        if isBesideWriter { beginWriting() }
         for (name, body) in calls where state.withLock({ $0.problem == nil }) {
             let hasEnded = DispatchSemaphore(value: 0)
             DispatchQueue(label: "ConformanceCheck").async { [self] in

@@ -208,6 +208,36 @@ extension ConformanceChecks {
                 "\(store.get(key).map { "\($0)" } ?? "nil"), \(store.contains(key))"
             }
         },
+        ConformanceCheck("once a set has returned, no read that began before it brings the old value back") { store in
+            // Two threads read each key without pause while it is written.
+            let keys = (0..<200).map { KVKey<Int>("\($0)") }
+            for key in keys { try store.set(key, value: 0) }
+            let current = Atomic(0)
+            let remaining = Atomic(2)
+            try await racing(threads: 3) { thread in
+                guard thread == 2 else {
+                    defer { remaining.subtract(1, ordering: .releasing) }
+                    var index = 0
+                    while index < keys.count {
+                        _ = store.get(keys[index])
+                        index = current.load(ordering: .relaxed)
+                    }
+                    return
+                }
+                do {
+                    defer { current.store(keys.count, ordering: .relaxed) }
+                    for (index, key) in keys.enumerated() {
+                        current.store(index, ordering: .relaxed)
+                        if index.isMultiple(of: 16) { interruptOthers() }
+                        for value in 1...2 { try store.set(key, value: value) }
+                    }
+                }
+                while remaining.load(ordering: .acquiring) > 0 { interruptOthers() }
+                for key in keys {
+                    try expectEqual(store.get(key), 2, "get(\(key.name)) after the last of two set calls beside readers")
+                }
+            }
+        },
         ConformanceCheck("long names that differ in one byte are different keys") { store in
             // In the first, the middle and the last bytes, and on both sides of powers of two.
             let places = [0, 1, 31, 32, 63, 64, 100, 127, 128, 150, 198, 199]

@@ -146,13 +146,16 @@ final class BrokenKeyValueLocation: Sendable {
         case isNeverEmpty = "a new place is empty"
         case losesLargeNumbers = "values of every kind persist across reopening"
         case losesOddNames = "names of every kind persist across reopening"
-        case cutsLongestNames = "names of 1,024 bytes persist across reopening"
+        case cutsLongestNames = "names of 1,024 bytes persist across reopening, and so does their removal"
         case cuts24Bits = "raw values of 0 bytes to more than 16 MiB persist across reopening, or are refused"
         case countsAnewIfEmpty = "no revision from before a removal matches after reopening"
         case goesBack = "the last of several values persists across reopening"
         case bringsBack = "a removed key stays absent after reopening"
         case emptiesLate = "removeAll and the values set after it persist across reopening"
-        case wearsOut = "a store opened many times keeps the writes of each opening"
+        case bringsBackRaw = "keys lists the names that are left after reopening"
+        case countsFromZero = "a store opened many times keeps the writes of each opening"
+        case forgetsAfterRefusals = "what is written after a refused call persists across reopening"
+        case ordersAnew = "what readers have seen after concurrent writers persists across reopening"
         case countsAnew = "revisions continue after reopening"
         case repeatsBatches = "a batch persists across reopening, in order"
         case roundsNumbers = "a value reads as another type after reopening as it did before, and is not changed"
@@ -197,7 +200,10 @@ final class BrokenKeyValueLocation: Sendable {
         case .goesBack where number > 1: try base.set(KVKey<Int>("a"), value: 98)
         case .bringsBack where number > 1: try base.set(KVKey<Int>("a"), value: 1)
         case .emptiesLate where number > 1: try base.removeAll()
-        case .wearsOut where number > 5: try base.remove(KVKey<Int>("0"))
+        case .bringsBackRaw where number > 2: try base.removeValue(named: "b")
+        case .countsFromZero where number > 2: try base.set(KVKey<Int>("a"), value: 0)
+        case .forgetsAfterRefusals where number > 1: try base.remove(KVKey<Int>("after 0"))
+        case .ordersAnew where number > 1: try base.set(KVKey<Int>("7"), value: 7)
         case .countsAnew where number > 1:
             let copy = InMemoryKVStore()
             for name in try base.keys() { try copy.setRawValue(try base.rawValue(named: name) ?? [], named: name) }

@@ -30,6 +30,10 @@ final class BrokenKVStore: KVTransactionalStoring {
         case rewritesMigrated =
             "a value of an earlier version is migrated when it is read, and the stored one is kept"
         case laterIsUndecodable = "a value of a later version is of a newer schema and is kept"
+        case refusesOlderVersions = "set replaces a value of a later version or without a migration"
+        case forgetsToReportAll =
+            "a store that reports changes reports those of every call, removeAll included"
+        case decodesUnderSharedLock = "a value may read the store while another thread waits to write"
         case ignoresVersions = "a value of a version without a migration is undecodable and is kept"
         case encodesUnderLock = "a value may read the store while it is encoded"
         case decodesUnderLock = "a value may read the store while it is decoded"
@@ -116,7 +120,11 @@ final class BrokenKVStore: KVTransactionalStoring {
     private let lostPrefix: String?
     let base = InMemoryKVStore()
     let memory = Mutex(Memory())
+    /// What subscribers learn of.
+    private let reported = InMemoryKVStore()
     private let lock = NSLock()
+    private let sharedLock = NSCondition()
+    private let users = Mutex((readers: 0, writers: 0))
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) {
@@ -154,6 +162,8 @@ final class BrokenKVStore: KVTransactionalStoring {
         lock.lock()
         if defect != .decodesUnderLock { lock.unlock() }
         defer { if defect == .decodesUnderLock { lock.unlock() } }
+        if defect == .decodesUnderSharedLock { lockShared() }
+        defer { if defect == .decodesUnderSharedLock { unlockShared() } }
         if let lostPrefix, key.name.hasPrefix(lostPrefix) { return nil }
         if defect == .sharesObjects || defect == .cachesForEver || defect == .sharesInnerObjects,
             let object = memory.withLock({ $0.objects[key.name] }) as? T
@@ -192,6 +202,12 @@ final class BrokenKVStore: KVTransactionalStoring {
         if defect == .encodesUnderLock { lock.lock() }
         defer { if defect == .encodesUnderLock { lock.unlock() } }
         guard try !swallows(key, value) else { return }
+        if defect == .refusesOlderVersions {
+            do {
+                _ = try base.read(key)
+            } catch let error as KVStoreError where error.code.newerVersion == nil {}
+        }
+        if defect == .decodesUnderSharedLock { return try writingAlone { try base.set(key, value: value) } }
         if defect == .cutsLargeValues, let data = value as? Data, data.count > 1 << 20 {
             return try base.set(KVKey<Data>(key.name), value: data.prefix(1 << 20))
         }
@@ -206,6 +222,7 @@ final class BrokenKVStore: KVTransactionalStoring {
             guard defect == .leaks else { throw error }
             throw KVStoreError(.unencodable, .set, key: key.name, detail: "cannot encode \(value)")
         }
+        if defect == .forgetsToReportAll { try reported.set(key, value: value) }
         memory.withLock { memory in
             memory.names.insert(key.name)
             if defect == .sharesObjects, type(of: value) is AnyObject.Type { memory.objects[key.name] = value }
@@ -255,7 +272,12 @@ final class BrokenKVStore: KVTransactionalStoring {
                 if defect == .rollsRevisionsBack { memory.rolledBack[key.name] = entry?.revision }
             }
             try base.remove(mapped(key))
+            try reported.remove(key)
         }
+    }
+
+    func subscribe(to scope: KVScope) -> KVChanges? {
+        defect == .forgetsToReportAll ? reported.subscribe(to: scope) : nil
     }
 
     func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -274,6 +296,34 @@ final class BrokenKVStore: KVTransactionalStoring {
             return try base.removeAll()
         }
         for name in names.dropFirst() { try base.removeValue(named: name) }
+    }
+
+    // MARK: A lock of many readers, in which a writer that waits goes before new readers
+
+    private func lockShared() {
+        sharedLock.lock()
+        while users.withLock({ $0.writers > 0 }) { sharedLock.wait() }
+        users.withLock { $0.readers += 1 }
+        sharedLock.unlock()
+    }
+
+    private func unlockShared() {
+        sharedLock.lock()
+        users.withLock { $0.readers -= 1 }
+        sharedLock.broadcast()
+        sharedLock.unlock()
+    }
+
+    private func writingAlone(_ body: () throws -> Void) rethrows {
+        sharedLock.lock()
+        users.withLock { $0.writers += 1 }
+        while users.withLock({ $0.readers > 0 }) { sharedLock.wait() }
+        defer {
+            users.withLock { $0.writers -= 1 }
+            sharedLock.broadcast()
+            sharedLock.unlock()
+        }
+        try body()
     }
 
     // MARK: Reads that throw, and raw values

@@ -1,6 +1,7 @@
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import TestDepth
 import Testing
 
@@ -31,12 +32,15 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case removesWithoutLooking = "of concurrent removeIfPresent calls one returns true for each value"
         case comparesCharactersInBatches = "canonically equivalent names in one batch are different names"
         case comparesTheEndsOfNames = "long names that differ in one byte are different keys"
+        case cachesLate = "once a set has returned, no read that began before it brings the old value back"
         case migratesUnderLock = "a migration of a key may read the store"
     }
 
     let base = InMemoryKVStore()
     private let defect: Defect
     private let lock = NSLock()
+    /// The values that were read last, of integers.
+    private let readLast = Mutex<[String: Int]>([:])
 
     init(_ defect: Defect) { self.defect = defect }
 
@@ -57,6 +61,13 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
 
     func get<T>(_ key: KVKey<T>) -> T? {
         if defect == .cachesValues, key.name == "a" { return cached(key.name) { base.get(key) } }
+        if defect == .cachesLate, T.self == Int.self, Int(key.name) != nil {
+            if let value = readLast.withLock({ $0[key.name] }) { return value as? T }
+            let value = base.get(key)
+            passTime()
+            readLast.withLock { $0[key.name] = value as? Int }
+            return value
+        }
         let isLocked = defect == .migratesUnderLock
         if isLocked { lock.lock() }
         defer {
@@ -78,6 +89,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         let cache = Thread.current.threadDictionary
         for prefix in ["", "entry "] { cache["\(ObjectIdentifier(self)) \(prefix)\(name)"] = nil }
         try body()
+        readLast.withLock { $0[name] = nil }
     }
 
     func set<T>(_ key: KVKey<T>, value: T) throws { try write(key.name) { try base.set(mapped(key), value: value) } }
@@ -90,7 +102,10 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
 
     func removeValue(named name: String) throws { try write(name) { try base.removeValue(named: name) } }
 
-    func removeAll() throws { try write("a") { try base.removeAll() } }
+    func removeAll() throws {
+        try write("a") { try base.removeAll() }
+        readLast.withLock { $0 = [:] }
+    }
 
     func commit(_ batch: KVBatch) throws {
         var made = KVBatch()
