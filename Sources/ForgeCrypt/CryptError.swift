@@ -35,7 +35,7 @@ public struct CryptError: Error, Sendable {
         /// file is not regular.
         case insecureFile
 
-        /// The name of the vault or key file is reserved for stores: it begins with `#`.
+        /// The name of the vault or key file is reserved for stores: it begins with `#`, or is `log`.
         case reservedName
 
         /// The encryption key is too short, or its text is invalid.
@@ -129,7 +129,7 @@ extension CryptError.Code: CustomStringConvertible {
         case .truncated: "cut short"
         case .newerFormat: "written by a later version"
         case .insecureFile: "not a private file"
-        case .reservedName: "names that begin with # are reserved"
+        case .reservedName: "names that begin with #, and the name log, are reserved"
         case .invalidKeyMaterial: "not a usable key"
         case .noSpace: "the device or a quota is full"
         case .unavailable(let reason): "unavailable (\(reason))"

@@ -61,7 +61,7 @@ public final class VaultCrypt: CryptStoring {
     ///     `.unavailable(.inUse)`.
     ///   - fileSystem: The file system of the vault.
     /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.reservedName` for a name that
-    ///   begins with `#`, `.unavailable` with the reason for a URL that is not a file path.
+    ///   begins with `#` or is `log`, `.unavailable` with the reason for a URL that is not a file path.
     public convenience init(
         at url: URL, key: SymmetricKey, lockTimeout: Duration = .seconds(30),
         fileSystem: any POSIXFileSystem = SystemFileSystem()

@@ -44,8 +44,10 @@ struct VaultFile: Sendable {
         guard !name.isEmpty, name != ".", name != ".." else {
             throw CryptError(FileSystemError(.resolve, .invalidArgument, path: path), .open, path: path)
         }
-        // Also on a file system that ignores code points before the number sign.
-        guard name.visibleText.utf8.first != UInt8(ascii: "#") else {
+        // Also on a file system that ignores code points before the number sign, or folds case. A key-value store in the
+        // same directory would take the name `log` for its own.
+        let visible = name.visibleText
+        guard visible.utf8.first != UInt8(ascii: "#"), !visible.lowercased().utf8.elementsEqual("log".utf8) else {
             throw CryptError(.reservedName, .open, path: path)
         }
         self.fileSystem = fileSystem

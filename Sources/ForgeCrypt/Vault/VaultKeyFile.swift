@@ -17,7 +17,7 @@ public enum VaultKeyFile {
     ///
     /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a file that is damaged or not a key file,
     ///   `.insecureFile` if other users may read or write it, or if it belongs neither to the effective user nor to
-    ///   root, `.reservedName` for a name that begins with `#`, `.unavailable` if it cannot be read.
+    ///   root, `.reservedName` for a name that begins with `#` or is `log`, `.unavailable` if it cannot be read.
     public static func load(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) -> SymmetricKey? {

@@ -141,7 +141,7 @@ struct VaultPlacementTests {
         "a reserved name is refused before anything is created",
         arguments: [
             "#tmp-of-vaults", "#lock-vaults", "#lock", "#tmp-x", "#trash-x", "#journal-0", "#shared", "#log-new",
-            "#TMP-x", "\u{200D}#tmp-of-vaults", "#",
+            "#TMP-x", "\u{200D}#tmp-of-vaults", "#", "log", "LOG",
         ])
     func reservedName(name: String) throws {
         let url = url("/app/" + name)
