@@ -133,6 +133,66 @@ struct BackupTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("b/content")) == [])
     }
 
+    @Test("a backup below the directory is copied as it is, and can be restored from the copy")
+    func nested() throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("srv/kv"))
+        for value in 1...2 { try store.set(KVKey<Int>("a"), value: value) }
+        try store.close()
+        #expect(try CommandRun(["backup", scratch.path("srv/kv"), scratch.path("srv/mon")]).status == 0)
+        #expect(try CommandRun(["backup", scratch.path("srv"), scratch.path("b")]).status == 0)
+        #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("back")]).status == 0)
+        let inner = try CommandRun(["restore", scratch.path("back/mon"), scratch.path("r")])
+        #expect(inner.status == 0, "\(inner.errors)")
+        #expect(try CommandRun(["kv", "get", scratch.path("r"), "a"]).output == "2\n")
+    }
+
+    @Test("a damaged vault is saved, and reported without its key")
+    func damagedVault() async throws {
+        let fixture = try await StoreFixture()
+        let vault = fixture.scratch.url.appendingPathComponent("vault/v")
+        try Data(contentsOf: vault).dropLast(10).write(to: vault)
+        let run = try CommandRun(["backup", fixture.scratch.url.path, scratch.path("b")])
+        #expect(run.status == 2 && run.output.contains("fail  vault/v  (damaged"), "\(run.output)")
+        #expect(FileManager.default.fileExists(atPath: scratch.path("b/content/vault/v")))
+    }
+
+    @Test("a pipe with the name of a journal is left out, and nothing else")
+    func journalPipe() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))
+        try await store.save(Data("x".utf8), to: "a/b")
+        #expect(mkfifo(scratch.path("s/fs/#journal-1"), 0o600) == 0)
+        let run = try CommandRun(["backup", scratch.path("s"), scratch.path("b")])
+        #expect(run.status == 2 && run.output.contains("skip  fs/#journal-1"), "\(run.output) \(run.errors)")
+        #expect(run.output.contains("0 failed") || !run.output.contains("fail"), "\(run.output)")
+        #expect(FileManager.default.fileExists(atPath: scratch.path("b/content/fs/a/b")))
+    }
+
+    @Test("a manifest that is no file, or has a line without end, is refused", .timeLimit(.minutes(1)))
+    func oddManifest() async throws {
+        let fixture = try await StoreFixture()
+        #expect(try CommandRun(["backup", fixture.scratch.url.path, scratch.path("b")]).status == 0)
+        let manifest = scratch.path("b/manifest")
+        #expect(truncate(manifest, 4 << 30) == 0)
+        #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("r")]).errors.contains("longer than"))
+        try FileManager.default.removeItem(atPath: manifest)
+        #expect(mkfifo(manifest, 0o600) == 0)
+        let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
+        #expect(run.status == 1 && run.errors.contains("manifest"), "\(run.errors)")
+    }
+
+    @Test(
+        "a link or a mount point as the destination is refused before anything is copied", arguments: ["link", "proc"])
+    func oddDestination(_ name: String) throws {
+        try FileManager.default.createDirectory(atPath: scratch.path("empty"), withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("link"), withDestinationPath: "empty")
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try store.close()
+        let destination = name == "link" ? scratch.path("link") : "/proc"
+        let run = try CommandRun(["backup", scratch.path("kv"), destination])
+        let reason = name == "link" ? "symbolic link" : "mount point"
+        #expect(run.status == 1 && run.errors.contains(reason), "\(run.errors)")
+    }
+
     @Test("empty directories are restored, with their modes")
     func emptyDirectories() async throws {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))

@@ -52,6 +52,77 @@ struct RepairTests {
         #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted() == before)
     }
 
+    /// How a marker of 16 bytes is damaged.
+    enum MarkerDamage: String, CaseIterable {
+        case flipped, empty, cut
+    }
+
+    @Test(
+        "a damaged marker is damage, and is repaired with the stores that it hides", arguments: MarkerDamage.allCases)
+    func markers(_ damage: MarkerDamage) throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
+        let markers = ["settings/#store-key-value", "secrets/#store-vaults"].map { "demo/\($0)" }
+        for marker in markers {
+            let url = scratch.url.appendingPathComponent(marker)
+            switch damage {
+            case .flipped: try flip(marker)
+            case .empty: try Data().write(to: url)
+            case .cut: try Data(contentsOf: url).prefix(10).write(to: url)
+            }
+        }
+        for path in ["settings/log", "secrets/vault"] { try flip("demo/\(path)") }
+        let check = try CommandRun(["check", scratch.path("demo")])
+        #expect(check.status == 1 && check.output.contains("2 damaged"), "\(check.output)")
+        let backup = try CommandRun(["backup", scratch.path("demo"), scratch.path("b")])
+        #expect(backup.status == 2 && backup.output.contains("#store-vaults  (damaged"), "\(backup.output)")
+        let key = ["--key-file", scratch.path("demo/vault-key")]
+        let repair = try CommandRun(["repair", scratch.path("demo")] + key)
+        #expect(repair.status == 0, "\(repair.output) \(repair.errors)")
+        #expect(repair.output.contains("4 damaged, 4 repaired, 0 failed"), "\(repair.output)")
+        #expect(try CommandRun(["check", scratch.path("demo")] + key).status == 0)
+    }
+
+    @Test("a file of another program with the name of a marker is left as it is")
+    func foreignMarker() throws {
+        try FileManager.default.createDirectory(atPath: scratch.path("app"), withIntermediateDirectories: true)
+        try Data("another program".utf8).write(to: scratch.url.appendingPathComponent("app/#store-files"))
+        for verb in ["check", "repair"] { #expect(try CommandRun([verb, scratch.path("app")]).status == 0) }
+        #expect(
+            try Data(contentsOf: scratch.url.appendingPathComponent("app/#store-files")) == Data("another program".utf8)
+        )
+    }
+
+    @Test("nothing is repaired in a backup below the directory, or below a store of a later version")
+    func kept() throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("app/demo")]).status == 0)
+        try flip("app/demo/secrets/vault")
+        #expect(try CommandRun(["backup", scratch.path("app/demo"), scratch.path("app/mon")]).status == 2)
+        try FileManager.default.moveItem(atPath: scratch.path("app/demo"), toPath: scratch.path("app/later"))
+        try Data("FORGEDIR of a later version".utf8).write(
+            to: scratch.url.appendingPathComponent("app/later/#store-ledger"))
+        let before = try listing()
+        let key = ["--key-file", scratch.path("app/later/vault-key")]
+        let run = try CommandRun(["repair", scratch.path("app")] + key)
+        #expect(run.status == 2, "\(run.output)")
+        #expect(run.output.contains("in a backup") && run.output.contains("does not know"), "\(run.output)")
+        #expect(try listing() == before)
+        #expect(try CommandRun(["restore", scratch.path("app/mon"), scratch.path("r")]).status == 0)
+    }
+
+    @Test("a link with the name of the directory for damaged files is not followed")
+    func linkedQuarantine() throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
+        try flip("demo/secrets/vault")
+        try FileManager.default.createDirectory(atPath: scratch.path("outside"), withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(
+            atPath: scratch.path("demo/secrets/quarantine"), withDestinationPath: "../../outside")
+        let key = ["--key-file", scratch.path("demo/vault-key")]
+        let run = try CommandRun(["repair", scratch.path("demo")] + key)
+        #expect(run.status == 2, "\(run.output)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("outside")) == [])
+        #expect(FileManager.default.fileExists(atPath: scratch.path("demo/secrets/vault")))
+    }
+
     @Test("damaged stores are repaired or set aside, everything is listed, and the check is clean afterwards")
     func everyKind() throws {
         #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)

@@ -287,21 +287,24 @@ enum KeyValueLine {
 
 /// Reads the lines of a file in chunks.
 struct LineReader {
-    /// The maximum length of a line in bytes: enough for the longest value in base64 and its key.
-    private static let limit = 512 << 20
-
     private let descriptor: FileDescriptor
+    private let limit: Int
     private var buffer: [UInt8] = []
     private var start = 0
     private var isAtEnd = false
 
-    init(_ descriptor: FileDescriptor) {
+    /// - Parameters:
+    ///   - descriptor: The input.
+    ///   - limit: The maximum length of a line in bytes; that of a value is enough for the longest one in base64 and its
+    ///     key.
+    init(_ descriptor: FileDescriptor, limit: Int = 512 << 20) {
         self.descriptor = descriptor
+        self.limit = limit
     }
 
     /// The next line without its line feed; nil after the last line.
     ///
-    /// - Throws: ``CommandFailure`` for a failed read, or a line of more than 512 MiB.
+    /// - Throws: ``CommandFailure`` for a failed read, or a line that is longer than the limit.
     mutating func next() throws(CommandFailure) -> ArraySlice<UInt8>? {
         var searched = start
         while true {
@@ -316,7 +319,9 @@ struct LineReader {
             buffer.removeFirst(start)
             start = 0
             searched = buffer.count
-            guard buffer.count <= Self.limit else { throw CommandFailure("a line is longer than 512 MiB") }
+            guard buffer.count <= limit else {
+                throw CommandFailure("a line is longer than \(readableSize(limit))")
+            }
             try fill()
         }
     }

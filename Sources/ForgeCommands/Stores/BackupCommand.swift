@@ -71,6 +71,8 @@ struct BackupWriter {
     private let flush = BulkFlush()
     /// The directory that was created last.
     private var lastParent: POSIXPath?
+    /// The backup in the source that the walk is in: its files are copied as they are, or its manifest would not fit.
+    private var nestedBackup: POSIXPath?
 
     /// Begins the backup of a directory of stores; `target` is an empty directory.
     init(_ source: POSIXPath, to target: POSIXPath, _ report: BackupReport) throws {
@@ -91,7 +93,13 @@ struct BackupWriter {
         while let event = try walk.next() {
             try Interruption.check()
             switch event {
-            case .entered(let directory): try add(directory)
+            case .entered(let directory):
+                if !isNested(directory.path) {
+                    nestedBackup =
+                        !directory.path.isEmpty && BackupManifest.isBackup(directory.path, in: source)
+                        ? directory.path : nil
+                }
+                try add(directory)
             case .other: throw StoreWalk.ContainsOther()
             case .failed(let error): try report.fail(error.path?.shown ?? "", "\(error)")
             case .file(let entry): try add(entry, of: walk)
@@ -127,10 +135,15 @@ struct BackupWriter {
         }
         do {
             switch role {
+            case _ where isNested(entry.path): try addFile(path, entry.path)
             case .bookkeeping, .temporary, .special: return
             case .log where entry.scope.owner.contains(.keyValue): try addStore(path, entry.path)
             case .content, .log, .vault, .vaultKey, .entry, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
+                let isJudged =
+                    [.vault, .vaultKey].contains(role) || entry.path.splitLast().name.isMarkerOfKind
+                    || role == .entry && entry.scope.owner.contains(.images)
+                if isJudged { try reportDamage(of: entry, in: walk) }
             }
         } catch let error as SourceFailure {
             // A file that was removed after it was listed is not a failure. If another entry has its name now, that
@@ -141,6 +154,19 @@ struct BackupWriter {
         } catch let error as CommandFailure where error.status == .failure {
             try report.fail(entry.path.shown, "\(error)")
         }
+    }
+
+    /// Whether a path is below the backup that the walk is in.
+    private func isNested(_ path: POSIXPath) -> Bool { nestedBackup.map(path.isBelow) ?? false }
+
+    /// Reports a marker, vault, key file or cached image that was copied and is damaged.
+    private func reportDamage(of entry: StoreWalk.Entry, in walk: StoreWalk) throws {
+        let checker = StoreChecker(keys: [], progress: report.progress)
+        guard let finding = checker.checkFormat(of: entry, in: walk, below: source.path), finding.hasWrongContent else {
+            return
+        }
+        let details = finding.details.joined(separator: "; ")
+        try report.fail(entry.path.shown, "damaged, copied as it is: \(finding.kind): \(details)")
     }
 
     /// Whether no entry has the name now.

@@ -11,6 +11,22 @@ enum BackupManifest {
     /// The directory of the files beside the manifest.
     static let content: POSIXPath = "content"
 
+    /// The maximum length of a line in bytes: more than the longest path and all attributes have.
+    static let lineLimit = 1 << 20
+
+    /// Whether a directory of a tree is that of a backup, finished or not.
+    static func isBackup(_ directory: POSIXPath, in tree: ConfinedDirectory) -> Bool {
+        do {
+            return try tree.withDirectory(directory) { (opened) throws(FileSystemError) in
+                let content = try tree.fileSystem.status(content, at: opened, followsSymbolicLinks: false)
+                let start = try tree.fileSystem.start(of: name, at: opened)
+                return content.type == .directory && String(decoding: start, as: UTF8.self).contains("forge-backup")
+            }
+        } catch {
+            return false
+        }
+    }
+
     struct Header: Codable {
         var format = "forge-backup"
         var version = 1
@@ -139,7 +155,10 @@ struct BackupManifestReader {
         let fileSystem = SystemFileSystem()
         let descriptor: Descriptor
         do throws(FileSystemError) {
-            descriptor = try fileSystem.open(path, .readOnly)
+            let (directory, name) = path.splitLast()
+            descriptor = try fileSystem.withDirectory(directory.isEmpty ? "." : directory) {
+                (directory) throws(FileSystemError) in try fileSystem.openRegularFile(name, at: directory).descriptor
+            }
         } catch {
             guard error.errno.isDisappearance else {
                 throw CommandFailure("cannot open \(path.shown): \(error.errno.text)")
@@ -147,7 +166,7 @@ struct BackupManifestReader {
             throw CommandFailure("not a finished backup: there is no \(path.shown)", .notFound)
         }
         defer { fileSystem.discard(descriptor) }
-        var reader = LineReader(FileDescriptor(rawValue: descriptor.rawValue))
+        var reader = LineReader(FileDescriptor(rawValue: descriptor.rawValue), limit: BackupManifest.lineLimit)
         var hash = SHA256()
         var count = 0
         var isHeader = true

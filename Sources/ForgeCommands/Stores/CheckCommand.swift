@@ -125,6 +125,8 @@ struct StoreFinding: Encodable, Equatable {
     /// Whether the content itself is wrong or unreadable. False if a later version or another program wrote the file,
     /// or if this process may not read it.
     var hasWrongContent = false
+    /// Why `repair` leaves the file as it is; nil if it may be repaired.
+    var reasonToKeep: String?
 
     private enum CodingKeys: CodingKey {
         case type, path, kind, bytes, state, details

@@ -15,9 +15,11 @@ struct RepairCommand: ParsableCommand {
             - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them. A \
             damaged vault is moved as a whole, because one authentication code covers all its secrets.
             - A key file that others may read gets mode 0600.
+            - A damaged marker of a store, without which its other files are not recognised, is written anew.
             - Files of other programs or of a later version, and files that this process may not read, are left and listed. \
             So is everything that an app has stored in a file store, and a log or vault in a directory that no store has \
-            marked; a log there is repaired if its directory itself is given.
+            marked; a log there is repaired if its directory itself is given. Nothing is changed in a backup below the \
+            directory, or below the directory of a store of a later version.
 
             Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps first: a \
             key-value store that is in use is left as it is.
@@ -50,21 +52,29 @@ struct RepairCommand: ParsableCommand {
     }
 
     func run() throws {
-        let findings = try stores.findings(json: output.json)
+        var findings = try stores.findings(json: output.json)
         let repair = StoreRepair(
             root: try POSIXPath(URL(POSIXPath(stores.directory))), isDryRun: dryRun)
         var failures: [ExitStatus] = []
-        let damaged = findings.filter { $0.state == .damaged }
-        for finding in damaged {
-            do {
-                try show(try repair.repair(finding), finding.path)
-            } catch let failure as CommandFailure where failure.status == .interrupted {
-                throw failure
-            } catch {
-                failures.append(ExitStatus(of: error))
-                try show(StoreRepair.Outcome(action: "fail", details: ["\(error)"]), finding.path)
+        func repairAll(_ findings: [StoreFinding]) throws {
+            for finding in findings {
+                do {
+                    try show(try repair.repair(finding), finding.path)
+                } catch let failure as CommandFailure where failure.status == .interrupted {
+                    throw failure
+                } catch {
+                    failures.append(ExitStatus(of: error))
+                    try show(StoreRepair.Outcome(action: "fail", details: ["\(error)"]), finding.path)
+                }
             }
         }
+        var damaged = findings.filter { $0.state == .damaged && $0.role == .marker }
+        try repairAll(damaged)
+        // A marker that is whole again shows what is damaged beside it.
+        if !damaged.isEmpty, !dryRun { findings = try stores.findings(json: output.json) }
+        let others = findings.filter { $0.state == .damaged && $0.role != .marker }
+        try repairAll(others)
+        damaged += others
         let summary = Summary(
             damaged: damaged.count, repaired: damaged.count - failures.count, failed: failures.count, dryRun: dryRun)
         if output.json {
@@ -126,7 +136,11 @@ struct StoreRepair {
         guard finding.kind != "directory" else {
             throw CommandFailure("a directory that cannot be read: \(finding.details.joined())")
         }
+        if let reason = finding.reasonToKeep {
+            throw CommandFailure("left as it is: \(reason); \(finding.details.joined(separator: "; "))")
+        }
         switch finding.role {
+        case .marker where finding.hasWrongContent: return try repairMarker(path)
         case .log where finding.isMarked || finding.location == FileKVStore.logName:
             return try repairStore(path.splitLast().parent, finding)
         case .vaultKey where try isExposed(path):
@@ -141,6 +155,17 @@ struct StoreRepair {
             let reason = finding.isMarked || finding.role == .content ? "" : "no store has marked its directory; "
             throw CommandFailure("left as it is: \(reason)\(finding.details.joined(separator: "; "))")
         }
+    }
+
+    private func repairMarker(_ path: POSIXPath) throws -> Outcome {
+        let (parent, name) = path.splitLast()
+        guard let kind = StoreMarker.kind(named: name) else { throw CommandFailure("left as it is: not a marker") }
+        if !isDryRun {
+            try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
+                try fileSystem.repairMarker(of: kind, at: directory)
+            }
+        }
+        return Outcome(action: "repair", details: ["the marker of the \(kind.text)"])
     }
 
     /// Opens the store, which sets unreadable bytes aside, and verifies that its log is intact afterwards.
@@ -165,21 +190,27 @@ struct StoreRepair {
                 action: "set-aside", destination: directory.appending(POSIXPath(base)).shown, details: finding.details)
         }
         try fileSystem.makeDirectories(directory)
-        var target = directory.appending(POSIXPath(base))
+        // A link to a directory is not followed.
+        let opened = try fileSystem.open(directory, .readOnly, options: [.directory, .noFollow])
+        defer { fileSystem.discard(opened) }
+        var target = POSIXPath(base)
         var number = 0
-        while try !move(path, to: target) {
+        while try !move(path, to: target, in: opened) {
             number += 1
-            target = directory.appending(POSIXPath(base + Array("-\(number)".utf8)))
+            target = POSIXPath(base + Array("-\(number)".utf8))
         }
-        try fileSystem.synchronizeParent(of: target)
+        try fileSystem.synchronize(opened, .full)
         try fileSystem.synchronizeParent(of: path)
-        return Outcome(action: "set-aside", destination: target.shown, details: finding.details)
+        return Outcome(
+            action: "set-aside", destination: directory.appending(target).shown, details: finding.details)
     }
 
-    /// Renames a file; returns false, with nothing changed, if `target` exists.
-    private func move(_ path: POSIXPath, to target: POSIXPath) throws(FileSystemError) -> Bool {
+    /// Renames a file into a directory; returns false, with nothing changed, if the name exists there.
+    private func move(
+        _ path: POSIXPath, to target: POSIXPath, in directory: Descriptor
+    ) throws(FileSystemError) -> Bool {
         do {
-            try fileSystem.rename(path, to: target, .exclusive)
+            try fileSystem.rename(path, at: .workingDirectory, to: target, at: directory, .exclusive)
             return true
         } catch {
             guard error.errno == .fileExists else { throw error }

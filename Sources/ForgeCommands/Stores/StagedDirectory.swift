@@ -100,6 +100,23 @@ final class StagedDirectory {
     // MARK: Preparation
 
     private static func requireFree(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws {
+        do {
+            // What is put in the place of the destination is renamed, so it has to be on the device of its parent.
+            let status = try fileSystem.status(path, followsSymbolicLinks: false)
+            if status.type == .symbolicLink {
+                throw CommandFailure("\(path.shown) is a symbolic link; give the path that it leads to")
+            }
+            let (parent, name) = path.splitLast()
+            let isMountPoint = try fileSystem.withDirectory(parent.isEmpty ? "." : parent) {
+                (directory) throws(FileSystemError) in
+                try fileSystem.status(of: .descriptor(directory)).device != status.device
+                    || fileSystem.isMountPoint(name, at: directory)
+            }
+            if isMountPoint { throw CommandFailure("\(path.shown) is a mount point; give a directory in it") }
+        } catch let error as FileSystemError {
+            // The error of a parent that is a file is reported below.
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+        }
         do throws(FileSystemError) {
             let isEmpty = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
                 try fileSystem.entries(of: directory).isEmpty

@@ -22,15 +22,23 @@ struct StoreChecker {
         let top = try POSIXPath(url)
         var walk = StoreWalk(try ConfinedDirectory(top))
         var findings: [StoreFinding] = []
+        var kept = KeptDirectories(in: try ConfinedDirectory(top))
         var isEmpty = true
         while let event = try walk.next() {
             switch event {
-            case .entered, .other: continue
+            case .entered(let directory):
+                kept.enter(directory.path)
+                continue
+            case .other: continue
             case .failed(let error):
                 findings.append(unreadableDirectory(Place(error.path ?? "", below: top), error))
             case .file(let entry):
                 isEmpty = false
-                if let finding = check(entry, of: walk, below: top) { findings.append(finding) }
+                if var finding = check(entry, of: walk, below: top) {
+                    kept.note(finding, entry)
+                    finding.reasonToKeep = kept.reason(for: entry.path)
+                    findings.append(finding)
+                }
             }
             try progress.advance()
             try Interruption.check()
@@ -67,6 +75,12 @@ struct StoreChecker {
         return "\(error)"
     }
 
+    /// Checks a file whose format its store defines, apart from logs and files of apps; nil for any other file.
+    func checkFormat(of entry: StoreWalk.Entry, in walk: StoreWalk, below top: POSIXPath) -> StoreFinding? {
+        guard let finding = check(entry, of: walk, below: top) else { return nil }
+        return [.vault, .vaultKey, .entry, .marker].contains(finding.role) ? finding : nil
+    }
+
     /// Checks one entry; returns nil for a marker or another internal file of a store, and for a file that was removed
     /// after it was listed.
     private func check(_ entry: StoreWalk.Entry, of walk: StoreWalk, below top: POSIXPath) -> StoreFinding? {
@@ -88,6 +102,7 @@ struct StoreChecker {
                 finding.state = .skipped
                 finding.details = [temporary.details(of: name, try temporary.origin(of: path, below: top))]
             case .temporary, .moved: try checkTemporary(place, name, below: top, &finding)
+            case .content where name.isMarkerOfKind: try checkMarker(path, name, &finding)
             case .content where name.isLeftover: try checkTemporary(place, name, below: top, &finding)
             case .quarantine:
                 finding.kind = "quarantine"
@@ -117,6 +132,21 @@ struct StoreChecker {
         case let error as FileSystemError: error.errno == .ioError
         default: false
         }
+    }
+
+    /// A marker that is not whole: what stores have beside it is not recognised.
+    private func checkMarker(_ path: POSIXPath, _ name: POSIXPath, _ finding: inout StoreFinding) throws {
+        guard let kind = StoreMarker.kind(named: name) else { return try readToEnd(path, &finding) }
+        let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
+        let content = try fileSystem.closing(file) { () throws(FileSystemError) in
+            try fileSystem.readBytes(of: file, at: 0, count: 64)
+        }
+        guard StoreMarker.isDamaged(content, of: kind) else { return }
+        finding.kind = "marker"
+        finding.role = .marker
+        finding.state = .damaged
+        finding.hasWrongContent = true
+        finding.details = ["until it is repaired, the files beside it are not checked as those of the \(kind.text)"]
     }
 
     private func checkTemporary(
@@ -191,6 +221,45 @@ struct StoreChecker {
         }
         guard count < end else { return }
         finding.details.append("sparse; read \(readableSize(count)), skipped holes")
+    }
+}
+
+/// The directories of a walk below which nothing is repaired.
+struct KeptDirectories {
+    private let tree: ConfinedDirectory
+    private var current: (path: POSIXPath, reason: String)?
+
+    /// - Parameter tree: The root of the walk. If it is a backup itself, its files are repaired.
+    init(in tree: ConfinedDirectory) { self.tree = tree }
+
+    /// Notes a directory that the walk enters.
+    mutating func enter(_ path: POSIXPath) {
+        if let current, path.isBelow(current.path) { return }
+        current =
+            !path.isEmpty && BackupManifest.isBackup(path, in: tree)
+            ? (path, "in a backup, whose manifest would not fit any more") : nil
+    }
+
+    /// Notes a file, which may be a marker of a later version. The walk comes to markers first.
+    mutating func note(_ finding: StoreFinding, _ entry: StoreWalk.Entry) {
+        let (parent, name) = entry.path.splitLast()
+        guard name.isMarkerOfKind, finding.role == .content, entry.scope.isUnknown, current == nil else { return }
+        current = (parent, "below the directory of a store that this version does not know")
+    }
+
+    /// Why a file is left as it is; nil if it may be repaired.
+    func reason(for path: POSIXPath) -> String? {
+        guard let current, path.isBelow(current.path) else { return nil }
+        return current.reason
+    }
+}
+
+extension POSIXPath {
+    /// Whether this is a path below a directory, both relative to the same one; an empty path is that one.
+    func isBelow(_ directory: POSIXPath) -> Bool {
+        guard !directory.isEmpty else { return !isEmpty }
+        return count > directory.count && bytes.starts(with: directory.bytes)
+            && bytes.dropFirst(directory.count).first == UInt8(ascii: "/")
     }
 }
 

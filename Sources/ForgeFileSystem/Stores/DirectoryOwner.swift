@@ -31,7 +31,7 @@ package enum StoreKind: UInt8, Sendable, CaseIterable {
     }
 
     /// The kind in a message.
-    fileprivate var text: String {
+    package var text: String {
         switch self {
         case .keyValue: "key-value store"
         case .vaults: "vaults"
@@ -101,6 +101,22 @@ package enum StoreMarker {
     /// The kind of the marker with a name and content; nil if it is damaged, of a later version or not a marker.
     package static func kind(of name: POSIXPath, containing content: [UInt8]) -> StoreKind? {
         StoreKind.allCases.first { $0.markerName == name && Self.content(of: $0) == content }
+    }
+
+    /// The kind whose marker has a name; nil for any other name.
+    package static func kind(named name: POSIXPath) -> StoreKind? {
+        StoreKind.allCases.first { $0.markerName == name }
+    }
+
+    /// Whether a file with the name of a marker has the damaged content of one: only its beginning, or a few wrong bytes.
+    /// False for a whole marker, also of a later version, and for other content, which is another program's.
+    package static func isDamaged(_ content: [UInt8], of kind: StoreKind) -> Bool {
+        let valid = Self.content(of: kind)
+        guard content.count == length else { return content.count < length && valid.starts(with: content) }
+        var checksum = CRC32C()
+        checksum.update(Array(content.prefix(12)))
+        let isWhole = (0..<4).allSatisfy { content[12 + $0] == UInt8(truncatingIfNeeded: checksum.value >> ($0 * 8)) }
+        return !isWhole && zip(content, valid).count { $0 == $1 } >= 12
     }
 
     /// Reads a marker; nil if it is damaged, of a later version or not a regular file, and if it was removed meanwhile.
@@ -219,6 +235,14 @@ extension POSIXFileSystem {
         } catch  where error.errno == .fileExists {
             // Another process has marked it meanwhile.
         }
+    }
+
+    /// Writes a damaged marker anew, durably; stores do not, because they cannot tell damage from a later version's marker.
+    package func repairMarker(of kind: StoreKind, at directory: Descriptor) throws(FileSystemError) {
+        try replaceFile(
+            kind.markerName, at: directory, .replacing, permissions: .privateFile, durability: .full,
+            temporary: StoreMarker.temporaryName(of: kind),
+            content: { (file) throws(FileSystemError) in try writeBytes(StoreMarker.content(of: kind), to: file) })
     }
 
     /// Marks a directory that may be on a full device, where deletions must be possible: there, tools take it for that

@@ -59,8 +59,7 @@ extension TemporaryFileJournalFile {
     ) throws(FileSystemError) {
         for number in 0..<maximumCount {
             do throws(FileSystemError) {
-                let descriptor = try fileSystem.open(
-                    name(number), at: root, .readOnly, options: [.noFollow, .nonBlocking])
+                let descriptor = try fileSystem.openRegularFile(name(number), at: root).descriptor
                 try fileSystem.closing(descriptor) { () throws(FileSystemError) in
                     let header = try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
                     guard let id = id(in: header) else { return }
@@ -68,7 +67,7 @@ extension TemporaryFileJournalFile {
                 }
             } catch  where error.errno == .noSuchFileOrDirectory {
                 return
-            } catch  where error.errno.isRefusal || error.errno.isForeign {
+            } catch  where error.errno.isRefusal || error.errno.isForeign || error.errno == .notSupported {
                 continue
             }
         }

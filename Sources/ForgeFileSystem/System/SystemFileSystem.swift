@@ -29,7 +29,7 @@ public struct SystemFileSystem: POSIXFileSystem {
 extension SystemFileSystem {
     /// Whether something is mounted at an entry of a directory, of the same device too; always false where the system
     /// cannot tell that.
-    func isMountPoint(_ name: POSIXPath, at directory: Descriptor) -> Bool {
+    package func isMountPoint(_ name: POSIXPath, at directory: Descriptor) -> Bool {
         unsafe name.withCString { unsafe sysIsMountPoint(directory.rawValue, $0) }
     }
 }
