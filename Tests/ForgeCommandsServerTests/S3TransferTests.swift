@@ -46,7 +46,8 @@ struct S3TransferTests {
         }
         let run = try await fixture.forge("copy", fixture.url, "\(scheme):\(fixture.scratch.path("to"))", "--verify")
         #expect(run.status == 2, "\(run.errors)")
-        #expect(run.output.contains("fail  \(fixture.url)/b ") && run.output.contains("InvalidObjectState"), "\(run.output)")
+        #expect(run.output.contains("fail  \(fixture.url)/b "), "\(run.output)")
+        #expect(run.output.contains("InvalidObjectState"), "\(run.output)")
         #expect(run.output.hasSuffix("2 copied (2 B), 0 equal, 1 failed, 2 verified\n"), "\(run.output)")
         #expect(try fixture.scratch.files("to").keys.sorted() == ["a", "c"])
     }

@@ -92,7 +92,8 @@ struct DeleteAllTests {
         #expect(try await keys(store) == [])
     }
 
-    @Test("a directory of which a file cannot be removed has its name again, with what is left", arguments: ["d", "p/d"])
+    @Test(
+        "a directory of which a file cannot be removed has its name again, with what is left", arguments: ["d", "p/d"])
     func refusedDirectory(directory: String) async throws {
         let isRefused = Atomic(true)
         let store = try await filledStore { (call) throws(FileSystemError) in

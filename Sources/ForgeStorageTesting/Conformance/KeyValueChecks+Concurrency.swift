@@ -234,7 +234,8 @@ extension ConformanceChecks {
                 }
                 while remaining.load(ordering: .acquiring) > 0 { interruptOthers() }
                 for key in keys {
-                    try expectEqual(store.get(key), 2, "get(\(key.name)) after the last of two set calls beside readers")
+                    try expectEqual(
+                        store.get(key), 2, "get(\(key.name)) after the last of two set calls beside readers")
                 }
             }
         },

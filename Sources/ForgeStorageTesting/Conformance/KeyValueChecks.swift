@@ -87,7 +87,8 @@ extension ConformanceChecks {
         ConformanceCheck("a stored nil is not an absent key") { store in
             let key = KVKey<Int?>("a")
             if let found = store.get(key) {
-                throw ConformanceViolation("get(a as Int?) of an absent key: expected none, got \(String(describing: found))")
+                throw ConformanceViolation(
+                    "get(a as Int?) of an absent key: expected none, got \(String(describing: found))")
             }
             try store.set(key, value: nil)
             try expectEqual(store.contains(key), true, "contains(a) after set(a, nil)")

@@ -82,8 +82,9 @@ extension ConformanceChecks {
                 try expectEqual(store.get(KVKey<Int>(name)), index, "get(\(name.escaped)) after reopening")
             }
         },
-        ConformanceCheck("names of 1,024 bytes persist across reopening, and so does their removal", needs: [.longestNames]) {
-            place in
+        ConformanceCheck(
+            "names of 1,024 bytes persist across reopening, and so does their removal", needs: [.longestNames]
+        ) { place in
             let names = neighboursOfLongestName
             func text(_ name: String) -> String { "get of \(name.utf8.count) bytes that end with \(name.suffix(1))" }
             try {
@@ -135,7 +136,8 @@ extension ConformanceChecks {
             for opening in 0..<10 {
                 let store = try place.open()
                 for earlier in 0..<opening {
-                    try expectEqual(store.get(KVKey<Int>("\(earlier)")), earlier, "get(\(earlier)) in opening \(opening)")
+                    let found = store.get(KVKey<Int>("\(earlier)"))
+                    try expectEqual(found, earlier, "get(\(earlier)) in opening \(opening)")
                 }
                 let expected = opening == 0 ? nil : opening.isMultiple(of: 4) ? nil : opening - 1
                 try expectEqual(store.get(KVKey<Int>("a")), expected, "get(a) in opening \(opening)")
@@ -165,7 +167,8 @@ extension ConformanceChecks {
                 }
             }()
             let store = try place.open()
-            try expectEqual(store.get(KVKey<Int>("before")), 1, "get of a value from before a refused set, after reopening")
+            try expectEqual(
+                store.get(KVKey<Int>("before")), 1, "get of a value from before a refused set, after reopening")
             for number in 0...1 {
                 try expectEqual(
                     store.get(KVKey<Int>("after \(number)")), number,
