@@ -332,7 +332,8 @@ final class BrokenFileOperations: FileSystemProtocol {
         try expectFollowed(url, toTheLast: false)
         let kind = type(url, followsLinks: false)
         buffers.remove(at: url)
-        if defect == .dropsEqualContents, kind == .directory { try equalContents.drop(below: url, of: base) }
+        let dropped = defect == .dropsEqualContents && kind == .directory ? base.contents(at: url) : []
+        defer { if type(url, followsLinks: false) == nil { equalContents.drop(dropped) } }
         if defect == .emptiesDots, kind == .directory, try [".", ".."].contains(POSIXPath(url).splitLast().name) {
             for entry in try base.contentsOfDirectory(at: url) { try base.removeItem(at: entry) }
         }

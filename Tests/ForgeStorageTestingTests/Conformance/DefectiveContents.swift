@@ -76,23 +76,7 @@ final class EqualContents: Sendable {
 
     func store(_ content: Data) { dropped.withLock { _ = $0.remove(content) } }
 
-    func drop(_ content: Data) { dropped.withLock { _ = $0.insert(content) } }
-
-    /// Drops the content of a file, if there is one.
-    func drop(at url: URL, of fileSystem: InMemoryFileSystem) {
-        do { drop(try fileSystem.read(from: url)) } catch {}
-    }
-
-    /// Drops the contents of all files of a directory.
-    func drop(below url: URL, of fileSystem: InMemoryFileSystem) throws {
-        for entry in try fileSystem.contentsOfDirectory(at: url) {
-            switch try fileSystem.status(POSIXPath(entry), followsSymbolicLinks: false).type {
-            case .directory: try drop(below: entry, of: fileSystem)
-            case .regular: drop(at: entry, of: fileSystem)
-            default: break
-            }
-        }
-    }
+    func drop(_ contents: [Data]) { dropped.withLock { $0.formUnion(contents) } }
 }
 
 /// Files that were stored after their directory was removed, and are in the next one of its path.
@@ -150,23 +134,25 @@ extension FileOperationDefect {
                 let contents = EqualContents()
                 contents.isShared(by: &$0)
                 $0.remove = { base, url in
-                    contents.drop(at: url, of: base)
+                    let dropped = base.isDirectory(url) ? [] : base.contents(at: url)
                     try base.removeItem(at: url)
+                    contents.drop(dropped)
                 }
             },
             FileOperationDefect("a removed tree takes equal contents with it", .dropsEqualContents) {
                 let contents = EqualContents()
                 contents.isShared(by: &$0)
                 $0.remove = { base, url in
-                    if url.hasDirectoryPath || base.isDirectory(url) { try contents.drop(below: url, of: base) }
+                    let dropped = base.isDirectory(url) ? base.contents(at: url) : []
                     try base.removeItem(at: url)
+                    contents.drop(dropped)
                 }
             },
             FileOperationDefect("a replaced file takes equal contents with it", .dropsEqualContents) {
                 let contents = EqualContents()
                 contents.isShared(by: &$0)
                 $0.write = { base, data, url in
-                    contents.drop(at: url, of: base)
+                    contents.drop(base.contents(at: url))
                     try base.write(data, to: url)
                     contents.store(data)
                 }
@@ -175,19 +161,17 @@ extension FileOperationDefect {
                 let contents = EqualContents()
                 contents.isShared(by: &$0)
                 $0.write = { base, data, url in
-                    var isEqual = false
-                    do { isEqual = try base.read(from: url) == data } catch {}
+                    let isEqual = base.contents(at: url) == [data]
                     try base.write(data, to: url)
-                    if isEqual { contents.drop(data) } else { contents.store(data) }
+                    if isEqual { contents.drop([data]) } else { contents.store(data) }
                 }
             },
             FileOperationDefect("a replaced file gives its equals the new content", .dropsEqualContents) {
                 $0.write = { base, data, url in
-                    var old = Data()
-                    do { old = try base.read(from: url) } catch {}
+                    let old = base.contents(at: url)
                     for entry in try base.contentsOfDirectory(at: BrokenFileOperations.directory)
-                    where !old.isEmpty && !base.isDirectory(entry) {
-                        if try base.read(from: entry) == old { try base.write(data, to: entry) }
+                    where !base.isDirectory(entry) && !old.isEmpty {
+                        if base.contents(at: entry) == old { try base.write(data, to: entry) }
                     }
                     try base.write(data, to: url)
                 }
@@ -234,6 +218,19 @@ extension EqualContents {
 extension InMemoryFileSystem {
     fileprivate func isDirectory(_ url: URL) -> Bool {
         do { return try status(POSIXPath(url), followsSymbolicLinks: false).type == .directory } catch { return false }
+    }
+
+    /// The content of a file, or the contents of all files of a directory.
+    func contents(at url: URL) -> [Data] {
+        do {
+            switch try status(POSIXPath(url), followsSymbolicLinks: false).type {
+            case .directory: return try contentsOfDirectory(at: url).flatMap { contents(at: $0) }
+            case .regular: return [try read(from: url)]
+            default: return []
+            }
+        } catch {
+            return []
+        }
     }
 
     /// The links that a path leads through: how many, and whether it does so twice through one of them.
