@@ -131,7 +131,7 @@ struct StoreMarkerTests {
                 try Data(file.utf8).write(to: scratch.url.appendingPathComponent(file))
             }
             var before = try files(below: name)
-            let isDamaged = marker == .damaged || marker == .empty
+            let isDamaged = marker == .damaged
             let (root, store) = (scratch.path("\(marker)"), scratch.path(name))
             let run: CommandRun
             switch verb {

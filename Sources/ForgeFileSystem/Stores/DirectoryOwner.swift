@@ -109,10 +109,13 @@ package enum StoreMarker {
     }
 
     /// Whether a file with the name of a marker has the damaged content of one: only its beginning, or a few wrong bytes.
-    /// False for a whole marker, also of a later version, and for other content, which is another program's.
+    /// False for a whole marker, also of a later version, and for an empty file or other content, which may be another
+    /// program's.
     package static func isDamaged(_ content: [UInt8], of kind: StoreKind) -> Bool {
         let valid = Self.content(of: kind)
-        guard content.count == length else { return content.count < length && valid.starts(with: content) }
+        guard content.count == length else {
+            return !content.isEmpty && content.count < length && valid.starts(with: content)
+        }
         var checksum = CRC32C()
         checksum.update(Array(content.prefix(12)))
         let isWhole = (0..<4).allSatisfy { content[12 + $0] == UInt8(truncatingIfNeeded: checksum.value >> ($0 * 8)) }
