@@ -2,6 +2,7 @@ import ChildProcesses
 import ForgeStorage
 import Foundation
 import Synchronization
+import SystemPackage
 import Testing
 
 @Suite("backup and restore")
@@ -144,6 +145,22 @@ struct BackupTests {
         let inner = try CommandRun(["restore", scratch.path("back/mon"), scratch.path("r")])
         #expect(inner.status == 0, "\(inner.errors)")
         #expect(try CommandRun(["kv", "get", scratch.path("r"), "a"]).output == "2\n")
+    }
+
+    @Test("the given directory and those below have their modes again, also the bits for groups and shared directories")
+    func directoryModes() throws {
+        let modes = ["s": 0o2770, "s/shared": 0o2775, "s/tmp": 0o1777]
+        for path in modes.keys.sorted() {
+            try FileManager.default.createDirectory(atPath: scratch.path(path), withIntermediateDirectories: true)
+        }
+        try Data("x".utf8).write(to: scratch.url.appendingPathComponent("s/tmp/file"))
+        for (path, mode) in modes { #expect(chmod(scratch.path(path), mode_t(mode)) == 0) }
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+        #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("r")]).status == 0)
+        for (path, mode) in modes {
+            let status = try SystemFileSystem().status(POSIXPath(scratch.path("r" + path.dropFirst())))
+            #expect(Int(status.permissions.rawValue) & 0o7777 == mode, "\(path): \(status.permissions)")
+        }
     }
 
     @Test("a damaged vault is saved, and reported without its key")

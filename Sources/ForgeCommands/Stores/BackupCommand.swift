@@ -114,11 +114,10 @@ struct BackupWriter {
 
     /// Adds a directory to the manifest, so that it is restored also if it has no files.
     private func add(_ directory: StoreWalk.Entry) throws {
-        guard !directory.path.isEmpty else { return }
-        guard let path = String(validating: directory.path) else {
+        guard let path = directory.path.isEmpty ? "." : String(validating: directory.path) else {
             return try report.fail(directory.path.shown, "the name is not valid UTF-8")
         }
-        let permissions = UInt16(directory.status.permissions.rawValue & 0o777)
+        let permissions = UInt16(directory.status.permissions.rawValue) & BackupManifest.Directory.permissionMask
         try manifest.add(BackupManifest.Directory(directory: path, permissions: permissions))
     }
 

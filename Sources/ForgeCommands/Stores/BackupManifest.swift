@@ -57,13 +57,18 @@ enum BackupManifest {
 
     /// A directory of the backup. Each one has a line before those of the files in it, so that empty ones are restored.
     struct Directory: Codable {
-        /// The path, relative to the directory that was backed up.
+        /// The path, relative to the directory that was backed up; `.` is that directory.
         var directory: String
-        /// The permission bits.
+        /// The permission bits, those that a directory gives its entries (02000) and keeps them by (01000) included.
         var permissions: UInt16
 
-        /// The path of the directory; throws as ``File/relativePath()``.
-        func relativePath() throws(CommandFailure) -> POSIXPath { try BackupManifest.relativePath(directory) }
+        /// The permission bits that are saved.
+        static let permissionMask: UInt16 = 0o3777
+
+        /// The path of the directory, empty for `.`; throws as ``File/relativePath()``.
+        func relativePath() throws(CommandFailure) -> POSIXPath {
+            directory == "." ? "" : try BackupManifest.relativePath(directory)
+        }
     }
 
     private static func relativePath(_ text: String) throws(CommandFailure) -> POSIXPath {

@@ -125,8 +125,9 @@ struct RestoreCommand: ParsableCommand {
     private static func create(_ directory: BackupManifest.Directory, in target: ConfinedDirectory) throws {
         let path = try directory.relativePath()
         try createParent(of: path.appending("."), in: target)
-        let permissions = FilePermissions(rawValue: CModeT(directory.permissions & 0o777)).union(.ownerReadWriteExecute)
-        try target.withDirectory(path) { (directory) throws(FileSystemError) in
+        let bits = directory.permissions & BackupManifest.Directory.permissionMask
+        let permissions = FilePermissions(rawValue: CModeT(bits)).union(.ownerReadWriteExecute)
+        try target.withDirectory(path.isEmpty ? "." : path) { (directory) throws(FileSystemError) in
             try target.fileSystem.setPermissions(permissions, of: .descriptor(directory))
         }
     }
