@@ -20,15 +20,22 @@ enum BackupManifest {
             return try tree.withDirectory(directory) { (opened) throws(FileSystemError) in
                 let content = try tree.fileSystem.status(content, at: opened, followsSymbolicLinks: false)
                 let start = try tree.fileSystem.start(of: name, at: opened)
-                return content.type == .directory && String(decoding: start, as: UTF8.self).contains("forge-backup")
+                return content.type == .directory && hasFormat(start)
             }
         } catch {
             return false
         }
     }
 
+    /// Whether the first line of a manifest begins with these bytes, which contain the format.
+    private static func hasFormat(_ start: [UInt8]) -> Bool {
+        let format = Array(#""format":"\#(Header.format)""#.utf8)
+        return start.indices.contains { start[$0...].starts(with: format) }
+    }
+
     struct Header: Codable {
-        var format = "forge-backup"
+        static let format = "forge-backup"
+        var format = Self.format
         var version = 1
         var created: Date
     }
@@ -201,7 +208,7 @@ struct BackupManifestReader {
 
     private func checkHeader(_ data: Data) throws {
         guard let header = decode(BackupManifest.Header.self, data),
-            header.format == BackupManifest.Header(created: .now).format
+            header.format == BackupManifest.Header.format
         else { throw CommandFailure("not the manifest of a backup: \(path.shown)") }
         guard header.version == 1 else {
             throw CommandFailure("the backup was written by a later version of forge: \(path.shown)")
