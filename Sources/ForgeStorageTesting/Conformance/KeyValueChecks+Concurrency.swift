@@ -210,7 +210,7 @@ extension ConformanceChecks {
         },
         ConformanceCheck("once a set has returned, no read that began before it brings the old value back") { store in
             // Two threads read each key without pause while it is written.
-            let keys = (0..<200).map { KVKey<Int>("\($0)") }
+            let keys = (0..<300).map { KVKey<Int>("\($0)") }
             for key in keys { try store.set(key, value: 0) }
             let current = Atomic(0)
             let remaining = Atomic(2)

@@ -198,7 +198,7 @@ extension ConformanceChecks {
             try expect(try store.read(key) == .some(.none), "read does not give the stored nil")
             if let found = try store.read(KVKey<String?>("b")) {
                 throw ConformanceViolation(
-                    "read(b as String?) of an absent key: expected none, got \(String(describing: found))")
+                    "read(b as String?) of an absent key: expected none, got \(String(describing: Optional(found)))")
             }
         },
         ConformanceCheck("read refuses a name that is too long", needs: [.typedReads]) { store in

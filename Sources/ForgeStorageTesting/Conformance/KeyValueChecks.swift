@@ -88,7 +88,7 @@ extension ConformanceChecks {
             let key = KVKey<Int?>("a")
             if let found = store.get(key) {
                 throw ConformanceViolation(
-                    "get(a as Int?) of an absent key: expected none, got \(String(describing: found))")
+                    "get(a as Int?) of an absent key: expected none, got \(String(describing: Optional(found)))")
             }
             try store.set(key, value: nil)
             try expectEqual(store.contains(key), true, "contains(a) after set(a, nil)")
