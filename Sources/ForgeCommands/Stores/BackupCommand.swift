@@ -12,7 +12,7 @@ struct BackupCommand: ParsableCommand {
             file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Directories \
             are saved with their permissions, also empty ones. Files that \
             only running processes of a store need (journals, temporary files that it has recorded) are left out. Links, \
-            pipes, sockets and devices are listed and left out.
+            pipes, sockets and devices are listed and left out. Another backup below the directory is saved as it is.
 
             The backup is written to .NAME.partial beside the destination NAME, flushed, given a manifest with the size \
             and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \

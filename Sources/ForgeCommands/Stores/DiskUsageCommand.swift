@@ -9,7 +9,8 @@ struct DiskUsageCommand: ParsableCommand {
         commandName: "du", abstract: "Print the sizes of the stores below a directory.",
         discussion: """
             Bytes are the lengths of the files, including those that only running processes need; space is what they \
-            occupy on the device, where a file with several hard links counts once. A directory without a store counts as part of the store above it, or of the given directory. Links are \
+            occupy on the device, where a file with several hard links counts once. A directory without a store counts \
+            as part of the store above it, or of the given directory. Links are \
             not followed. Directories that cannot be read are listed, and the exit status is 2.
             """)
 

@@ -12,9 +12,8 @@ import Logging
 /// and have no others. All other calls that take a name refuse it with `.invalidKey`.
 ///
 /// The code of a value, which is its `encode(to:)`, its `init(from:)` and the migrations of its key, may read the
-/// store: a store does not run it while it holds a lock that a read needs, also not one that a read gets only after a
-/// writer that waits. The stores of this package let it write too; a custom store may encode a value under a lock of its
-/// writers.
+/// store: a store does not run it while it holds a lock that a read needs, nor one for which a read waits behind a writer.
+/// The stores of this package let it write too; a custom store may encode a value under a lock of its writers.
 ///
 /// A store that is opened again, after its last reference was released, has what its calls have left: also after removals
 /// and ``KVStoring/removeAll()``, refused calls, writes by several threads, and earlier openings. There is no call that
