@@ -163,12 +163,15 @@ extension ConformanceChecks {
             try first.delete(key("b"))
             try expectEqual(try second.get(key("a")), "after", "get(a) of the second store after set(a) of the first")
             try expectEqual(try second.get(key("b")), nil, "get(b) of the second store after delete(b) of the first")
-            // A file of the same size, with other content.
-            try first.deleteAll()
-            try first.set("later", for: key("a"))
-            try expectEqual(
-                try second.get(key("a")), "later",
-                "get(a) of the second store, which has read \"after\", after deleteAll() and set(a) of as many bytes")
+            // Files of the same size, with other content.
+            for value in ["later", "newer"] {
+                try first.deleteAll()
+                try first.set(value, for: key("a"))
+                try expectEqual(
+                    try second.get(key("a")), value,
+                    "get(a) of the second store, which has read another value of as many bytes, after deleteAll() and set(a)"
+                )
+            }
         },
         ConformanceCheck("a store acts on what another one has changed since its own last call") { location in
             try expectTurns(location, nil)
