@@ -259,7 +259,10 @@ struct TemporaryFileJournalFile: Sendable {
         } catch  where error.errno == .noSuchFileOrDirectory {
             guard token != nil else { return .missing }
             descriptor = try create(name, at: root, on: fileSystem)
-        } catch  where error.errno.isRefusal || error.errno.isForeign {
+        } catch  where error.errno.isForeign {
+            return .inUse
+        } catch  where error.errno.isRefusal {
+            guard try isRefusedAlone(number, at: root, on: fileSystem) else { throw error }
             return .inUse
         }
         guard let descriptor else { return .inUse }

@@ -67,10 +67,20 @@ extension TemporaryFileJournalFile {
                 }
             } catch  where error.errno == .noSuchFileOrDirectory {
                 return
-            } catch  where error.errno.isRefusal || error.errno.isForeign || error.errno == .notSupported {
+            } catch  where error.errno.isForeign || error.errno == .notSupported {
                 continue
+            } catch  where error.errno.isRefusal {
+                guard try isRefusedAlone(number, at: root, on: fileSystem) else { throw error }
             }
         }
+    }
+
+    /// Whether only this file is refused, as another user's is. If the root is, the search for the last number ends: it
+    /// would try all of them.
+    static func isRefusedAlone(
+        _ number: Int, at root: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Bool {
+        try fileSystem.exists(name(number), at: root, followsSymbolicLinks: false)
     }
 
     /// The identifiers in the names of all owners of journals in a root, alive or not.
