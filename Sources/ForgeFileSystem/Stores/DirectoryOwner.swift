@@ -185,22 +185,27 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Throws `EBUSY` if a new store in a directory would hide files of another one: where files are below the root of a
-    /// store with nested keys, and, for a store with a lock, in the root of every store with one file per key.
+    /// Throws `EBUSY` if a new store in a directory would hide or remove files of another one: in the root of every store
+    /// with one file per key, and where files are below the root of a store with nested keys.
     ///
     /// - Complexity: O(*n*) in the entries of the directory and of those above, only as long as it is not marked.
     package func requireFree(_ directory: Descriptor, for kind: StoreKind) throws(FileSystemError) {
         guard try hasMarker(of: kind, at: directory) != true else { return }
-        if kind == .keyValue || kind == .vaults {
-            for other in [StoreKind.files, .values, .images, .cache] {
-                if try hasMarker(of: other, at: directory) == true { throw busy(other) }
-            }
-        }
+        try requireNoOtherFiles(than: kind, at: directory)
         let all = try entries(of: directory)
         guard all.contains(where: { !$0.name.isReservedWhenFolded }) else { return }
         let scope = try StoreScope(of: directory, entries: all, on: self)
         guard scope.isRoot || !scope.store.hasNestedKeys else {
             throw busy(scope.store.contains(.files) ? .files : .values)
+        }
+    }
+
+    /// Throws `EBUSY` if a directory without the marker of a kind has that of another store with one file per key, whose
+    /// files would be taken for those of this one.
+    func requireNoOtherFiles(than kind: StoreKind, at directory: Descriptor) throws(FileSystemError) {
+        guard try hasMarker(of: kind, at: directory) != true else { return }
+        for other in [StoreKind.files, .values, .images, .cache] where other != kind {
+            if try hasMarker(of: other, at: directory) == true { throw busy(other) }
         }
     }
 

@@ -122,6 +122,11 @@ package final class StoreDirectory: Sendable {
         _ = try openJournal()
     }
 
+    /// Throws `EBUSY` if the root belongs to a store of another kind with one file per key.
+    func requireNoOtherFiles(than kind: StoreKind) throws(FileSystemError) {
+        try fileSystem.requireNoOtherFiles(than: kind, at: root)
+    }
+
     /// Throws `EBUSY` if a store in the root would hide files of another one.
     func requireFree(for kind: StoreKind) throws(FileSystemError) { try fileSystem.requireFree(root, for: kind) }
 
@@ -244,11 +249,14 @@ package final class LazyStoreDirectory: Sendable {
     }
 
     /// The directory at the path now; nil if there is none.
+    ///
+    /// - Throws: `EBUSY` if it belongs to another store with one file per key, of another kind.
     package func existing() throws(FileSystemError) -> StoreDirectory? {
         do {
             let status = try fileSystem.status(path)
             if let directory = opened.withLock({ $0 }), directory.isDirectory(status) { return directory }
             let new = try StoreDirectory(existing: path, on: fileSystem, turnPatience: turnPatience)
+            try new.requireNoOtherFiles(than: kind)
             return opened.withLock { directory in
                 // Another thread may have opened it meanwhile; only one object may record the names of temporary files.
                 if let directory, directory.isSame(as: new) { return directory }

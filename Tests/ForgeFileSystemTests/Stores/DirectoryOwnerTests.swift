@@ -124,6 +124,27 @@ struct DirectoryOwnerTests {
         #expect(try owner(of: "/d") == .stores([.images]))
     }
 
+    @Test(
+        "a directory of files has one store: one of another kind neither reads, nor writes, nor removes there",
+        arguments: [StoreKind.files, .values, .images, .cache])
+    func ofOneKind(_ kind: StoreKind) throws {
+        let key = try RelativeKey("a")
+        try LazyStoreDirectory("/d", of: kind, on: memory).write { (directory) throws(FileSystemError) in
+            try directory.makeDirectory(key)
+        }
+        for other in StoreKind.allCases where other != kind {
+            let store = LazyStoreDirectory("/d", of: other, on: memory)
+            if other != .keyValue, other != .vaults {
+                let error = #expect(throws: FileSystemError.self) { try store.existing() }
+                #expect(error?.errno == .resourceBusy && error?.path == kind.markerName)
+            }
+            let error = #expect(throws: FileSystemError.self) { try store.forWriting() }
+            #expect(error?.errno == .resourceBusy && error?.path == kind.markerName)
+        }
+        #expect(try owner(of: "/d") == .stores([kind]))
+        #expect(try LazyStoreDirectory("/d", of: kind, on: memory).existing() != nil)
+    }
+
     @Test("a marker is flushed, renamed unless it exists, and its name flushed")
     func calls() throws {
         try memory.makeDirectories("/d")

@@ -112,8 +112,7 @@ final class BrokenSecretLocation: Sendable {
         var isFoundByOneCheck: Bool {
             switch self {
             case .keysInTextOrder, .dropsNil, .dropsEmptyRaw, .cuts24Bits, .listsKnown, .readsRawKnown,
-                .deletesRawInMemory,
-                .createsInTwoSteps, .readsOtherSizes:
+                .deletesRawInMemory, .createsInTwoSteps:
                 true
             default: false
             }
