@@ -170,7 +170,9 @@ final class CallTrace: Sendable {
     }
 
     private struct State {
-        var running: [Int: Call] = [:]
+        var running: [Int: (text: String, place: Call?)] = [:]
+        /// The call that failed last of those whose errors checks may expect, and its error.
+        var failed: (text: String, error: String)?
         var count = 0
         var lastChange: String?
     }
@@ -194,16 +196,30 @@ final class CallTrace: Sendable {
         _ text: String, changes: Bool, file: StaticString, line: UInt, _ body: () throws -> Result
     ) throws(FailedCall) -> Result {
         let call = Call(text: text, file: file, line: line)
-        let number = current?.begin(call, changes: changes)
+        let number = current?.begin(text, call, changes: changes)
         defer { if let number { current?.end(number) } }
         do { return try body() } catch { throw FailedCall(call: call, error: error) }
     }
 
-    private func begin(_ call: Call, changes: Bool) -> Int {
+    /// Makes a call of a subject whose errors the check expects, or not: those that it does not are reported with the call.
+    static func naming<Result>(_ text: @autoclosure () -> String, _ body: () throws -> Result) rethrows -> Result {
+        guard let trace = current else { return try body() }
+        let text = text()
+        let number = trace.begin(text, nil, changes: false)
+        defer { trace.end(number) }
+        do {
+            return try body()
+        } catch {
+            trace.state.withLock { $0.failed = (text, "\(error)") }
+            throw error
+        }
+    }
+
+    private func begin(_ text: String, _ place: Call?, changes: Bool) -> Int {
         state.withLock { state in
             state.count += 1
-            state.running[state.count] = call
-            if changes { state.lastChange = call.text }
+            state.running[state.count] = (text, place)
+            if changes { state.lastChange = text }
             return state.count
         }
     }
@@ -222,7 +238,9 @@ final class CallTrace: Sendable {
         guard let call = state.withLock({ state in state.running.min { $0.key < $1.key }?.value }) else {
             return ConformanceViolation("did not end within \(limit)")
         }
-        return ConformanceViolation("did not end within \(limit), in \(call.text)", file: call.file, line: call.line)
+        let text = "did not end within \(limit), in \(call.text)"
+        guard let place = call.place else { return ConformanceViolation(text) }
+        return ConformanceViolation(text, file: place.file, line: place.line)
     }
 
     /// The description of a violation for this error, which the check did not expect.
@@ -231,7 +249,10 @@ final class CallTrace: Sendable {
         case let violation as ConformanceViolation:
             state.withLock { $0.lastChange.map { "after \($0): " } ?? "" } + violation.description
         case let failure as FailedCall: failure.violation.description
-        default: "unexpected error \(error)"
+        default:
+            state.withLock { state in
+                state.failed.flatMap { $0.error == "\(error)" ? "\($0.text): " : nil } ?? ""
+            } + "unexpected error \(error)"
         }
     }
 }

@@ -4,8 +4,67 @@ import Foundation
 extension ConformanceChecks {
     /// The promises of a secret store; each check needs a new, empty store.
     public static let secretStore: [ConformanceCheck<any CryptStoring>] =
-        secretPresence + secretCreation + secretValues + secretNames + secretRawValues + secretFailures
-        + secretConcurrency
+        (secretPresence + secretCreation + secretValues + secretNames + secretRawValues + secretFailures
+        + secretConcurrency).map { $0.on { TracedSecrets($0) } }
+}
+
+/// A secret store whose calls the violations of a check name.
+struct TracedSecrets: CryptStoring, CustomReflectable, CustomStringConvertible, CustomDebugStringConvertible {
+    let base: any CryptStoring
+
+    init(_ base: any CryptStoring) { self.base = base }
+
+    var customMirror: Mirror { Mirror(reflecting: base) }
+    var description: String { "\(base)" }
+    var debugDescription: String { String(reflecting: base) }
+
+    func get<Value>(_ key: CryptKey<Value>) throws -> Value? {
+        try CallTrace.naming("get(\(key.key.escaped))") { try base.get(key) }
+    }
+
+    func set<Value>(_ value: Value, for key: CryptKey<Value>) throws {
+        try CallTrace.naming("set(for: \(key.key.escaped))") { try base.set(value, for: key) }
+    }
+
+    func delete<Value>(_ key: CryptKey<Value>) throws {
+        try CallTrace.naming("delete(\(key.key.escaped))") { try base.delete(key) }
+    }
+
+    func contains<Value>(_ key: CryptKey<Value>) throws -> Bool {
+        try CallTrace.naming("contains(\(key.key.escaped))") { try base.contains(key) }
+    }
+
+    func deleteAll() throws { try CallTrace.naming("deleteAll()") { try base.deleteAll() } }
+
+    func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool {
+        try CallTrace.naming("createIfAbsent(for: \(key.key.escaped))") { try base.createIfAbsent(value, for: key) }
+    }
+
+    func keys() throws -> [String] { try CallTrace.naming("keys()") { try base.keys() } }
+
+    func rawValue(named name: String) throws -> [UInt8]? {
+        try CallTrace.naming("rawValue(named: \(name.escaped))") { try base.rawValue(named: name) }
+    }
+
+    func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws {
+        try CallTrace.naming("setRawValue(\(bytes.count) bytes, named: \(name.escaped))") {
+            try base.setRawValue(bytes, named: name, accessibility: accessibility)
+        }
+    }
+
+    func deleteValue(named name: String) throws {
+        try CallTrace.naming("deleteValue(named: \(name.escaped))") { try base.deleteValue(named: name) }
+    }
+}
+
+extension SecretStoreLocation {
+    /// The same location, with stores whose calls violations name.
+    var traced: SecretStoreLocation {
+        var traced = SecretStoreLocation { [open] in TracedSecrets(try open()) }
+        (traced.fillDevice, traced.makeReadOnly) = (fillDevice, makeReadOnly)
+        (traced.setFailing, traced.giveAway) = (setFailing, giveAway)
+        return traced
+    }
 }
 
 extension ConformanceChecks {

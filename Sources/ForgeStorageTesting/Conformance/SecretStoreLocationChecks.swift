@@ -17,7 +17,8 @@ public struct SecretStoreLocation: Sendable {
     public var makeReadOnly: (@Sendable () throws -> Void)?
 
     /// Makes reads of the device fail, or lets them succeed again, for the check that needs
-    /// ``ConformanceCapability/failingDevice``. Writes and opening may fail too.
+    /// ``ConformanceCapability/failingDevice``. Writes and opening may fail too, but then no check sees a write that takes
+    /// what it could not read for absent: make writes succeed where that is possible.
     public var setFailing: (@Sendable (_ fails: Bool) throws -> Void)?
 
     /// Makes another user the owner of the place, such as the directory of the store, or gives other users access to
@@ -199,7 +200,7 @@ extension ConformanceChecks {
         ConformanceCheck("concurrent changes of two stores over one location are all kept") { location in
             try await expectIndependence(of: (try location.open(), try location.open()), .typed)
         },
-    ]
+    ].map { $0.on(\.traced) }
 
     private static func key(_ name: String) -> CryptKey<String> { CryptKey(key: name) }
 
@@ -347,7 +348,7 @@ extension ConformanceChecks {
                 }
             }
         },
-    ]
+    ].map { $0.on(\.traced) }
 
     private typealias Check = ConformanceCheck<SecretStoreLocation>
 
