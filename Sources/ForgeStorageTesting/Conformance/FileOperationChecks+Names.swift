@@ -137,28 +137,45 @@ extension ConformanceChecks {
             // One is the target, the others would be it if the link were followed from elsewhere.
             for name in ["b", "d/b", "d/e/b"] { try subject.write("of " + name, name) }
             try subject.link("to e", to: "d/e")
-            for (link, target) in [("up", "../b"), ("beside", "b"), ("twice", "up"), ("to h", "../h")] {
+            for (link, target) in [("near", "b"), ("near h", "h"), ("near e", "e")] {
+                try subject.relativeLink("d/" + link, to: target)
+            }
+            for (link, target) in [
+                ("up", "../b"), ("beside", "b"), ("twice", "up"), ("far", "../near"), ("to h", "../h"),
+                ("far h", "../near h"),
+            ] {
                 try subject.relativeLink("d/e/" + link, to: target)
             }
-            for place in ["d/e/", "to e/"] {
-                for (link, target) in [("up", "d/b"), ("beside", "d/e/b"), ("twice", "d/b")] {
+            // A link of a chain begins in its own directory, not in that of the first one.
+            for (link, target) in [("to near", "d/near"), ("to near e", "d/near e")] {
+                try subject.relativeLink(link, to: target)
+            }
+            for place in ["d/e/", "to e/", "to near e/"] {
+                for (link, target) in [("up", "d/b"), ("beside", "d/e/b"), ("twice", "d/b"), ("far", "d/b")] {
                     try subject.expectContent("of " + target, place + link)
-                    try subject.write("through " + place + link, place + link)
-                    try subject.expectContent("through " + place + link, target)
+                    try subject.write("by " + place + link, place + link)
+                    try subject.expectContent("by " + place + link, target)
                     try subject.write("of " + target, target)
                     try subject.expectExists(true, "/" + place + link)
                 }
-                try subject.expectNothing(at: place + "to h")
-                try subject.createDirectory("d/h")
-                try subject.createDirectory(place + "to h/g")
-                try subject.expectNames(["g"], in: "d/h")
-                try subject.expectNames(["g"], in: place + "to h")
-                try subject.remove("d/h")
+                for link in ["to h", "far h"] {
+                    try subject.expectNothing(at: place + link)
+                    try subject.createDirectory("d/h")
+                    try subject.createDirectory(place + link + "/g")
+                    try subject.expectNames(["g"], in: "d/h")
+                    try subject.expectNames(["g"], in: place + link)
+                    try subject.remove("d/h")
+                }
             }
+            try subject.write("through to near", "to near")
+            try subject.expectContent("through to near", "d/b")
+            try subject.expectContent("through to near", "to near")
+            try subject.write("of d/b", "d/b")
             try subject.remove("to e/up")
-            try subject.expectNames(["b", "beside", "twice", "to h"], in: "d/e")
+            try subject.expectNames(["b", "beside", "twice", "far", "to h", "far h"], in: "d/e")
             for name in ["b", "d/b", "d/e/b"] { try subject.expectContent("of " + name, name) }
-            try subject.expectNames(["b", "d", "to e"])
+            try subject.expectNames(["b", "e", "near", "near h", "near e"], in: "d")
+            try subject.expectNames(["b", "d", "to e", "to near", "to near e"])
         },
         Check("a path may lead several times through one link") { subject in
             try subject.createDirectory("d")

@@ -131,9 +131,11 @@ extension ConformanceChecks {
             let files = [("vanishing/a", 1 << 20), ("vanishing/d/a", 65_536), ("vanishing/d/b", 16)].map {
                 (url: subject.url($0.0), content: Data(repeating: 1, count: $0.1))
             }
-            try subject.repeatedly { _ in
+            try subject.repeatedly(8) { round in
                 try subject.createDirectory("vanishing/d", parents: true)
                 let (isOver, isRemoved) = (Flag(), Flag())
+                // In some rounds nothing is in the directory yet.
+                let beginsEmpty = round.isMultiple(of: 2)
                 let writing = Mutex(0)
                 try subject.atOnce(1 + files.count, "removeItem(at: vanishing), and write(…, to: files in it),") {
                     thread in
@@ -143,18 +145,28 @@ extension ConformanceChecks {
                         isOver.set()
                         // A directory in which an entry appears meanwhile may be refused.
                         do { try subject.remove("vanishing") } catch { return }
-                        return isRemoved.set()
+                        isRemoved.set()
+                        // The calls that have begun go on.
+                        return try subject.createDirectory("created")
                     }
                     let file = files[thread - 1]
                     var calls = 0
                     while !isOver.isSet {
+                        if calls == 0, beginsEmpty { writing.withLock { $0 += 1 } }
                         // The directory is missing, once it is removed.
                         do { try subject.write(file.content, to: file.url) } catch {}
                         calls += 1
-                        if calls == 1 { writing.withLock { $0 += 1 } }
+                        if calls == 1, !beginsEmpty { writing.withLock { $0 += 1 } }
                     }
                 }
-                if !isRemoved.isSet { try subject.remove("vanishing") }
+                if isRemoved.isSet {
+                    CallTrace.current?.setLastChange(
+                        "removeItem(at: vanishing) while files are written in it, and createDirectory(at: created)")
+                    try subject.expectNames([], in: "created")
+                    try subject.remove("created")
+                } else {
+                    try subject.remove("vanishing")
+                }
                 try subject.expectExists(false, "/vanishing")
                 try subject.expectFailure("write(…, to: vanishing/a), whose directory was removed") {
                     try subject.write("content", "vanishing/a")
@@ -176,9 +188,13 @@ extension ConformanceChecks {
             @Sendable func expectWhole(_ content: Data) throws {
                 guard !contents.contains(content) else { return }
                 let end = content.firstIndex { $0 != content.first } ?? content.endIndex
+                let found =
+                    end == content.endIndex
+                    ? shown(content)
+                    : "a mixture: \(shown(content)), whose first \(end - content.startIndex) bytes are equal"
                 throw ConformanceViolation(
-                    "read(from: a): expected \(contents.map { shown($0) }.joined(separator: " or ")), got a mixture: "
-                        + "\(shown(content)), whose first \(end - content.startIndex) bytes are equal")
+                    "read(from: a) beside write(…, to: a): expected "
+                        + "\(contents.map { shown($0) }.joined(separator: " or ")), got \(found)")
             }
             try subject.write(contents[0], to: subject.url("a"))
             try await overlapping(writers: 2, readers: 2, overlaps: 150) { writer, call in

@@ -176,6 +176,23 @@ extension ConformanceChecks {
             }
             try expectEqual(store.contains(refused), false, "contains(refused) after reopening")
         },
+        ConformanceCheck("the value that a refused set would have replaced persists across reopening") { place in
+            let number = KVKey<Int>("replaced")
+            for round in 1...2 {
+                let store = try place.open()
+                try store.set(number, value: round)
+                do {
+                    try store.set(KVKey<CheckUnencodable>("replaced"), value: CheckUnencodable())
+                } catch {
+                    try expectEqual(store.get(number), round, "get(replaced) after a refused set(replaced)")
+                    if round == 2 { try store.set(KVKey<Int>("other"), value: 1) }
+                    continue
+                }
+                throw ConformanceViolation("set(replaced), which cannot be encoded: expected an error, got success")
+            }
+            try expectEqual(
+                try place.open().get(number), 2, "get(replaced) after a refused set(replaced) and reopening")
+        },
         ConformanceCheck("what readers have seen after concurrent writers persists across reopening") { place in
             // A store that orders writes in memory and on disk apart differs only for the last two writes of a key, if one of
             // them is interrupted between both.

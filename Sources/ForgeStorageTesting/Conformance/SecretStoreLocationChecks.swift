@@ -125,6 +125,20 @@ extension ConformanceChecks {
                 try expectEqual(try reopened.get(key("b")), "kept", "get(b)")
             }
         },
+        ConformanceCheck("the secret that a refused set would have replaced survives reopening") { location in
+            let store = try location.open()
+            try store.set("kept", for: key("replaced"))
+            for name in ["replaced", "new"] {
+                let refusing = CryptKey<SecretSamples.Refusing>(key: name)
+                do { try store.set(SecretSamples.Refusing(text: "refused"), for: refusing) } catch { continue }
+                throw ConformanceViolation("set(\(name)), which cannot be encoded: expected an error, got success")
+            }
+            for (opening, reopened) in [store, try location.open()].enumerated() {
+                let after = "after a refused set" + (opening == 0 ? "" : " and reopening")
+                try expectEqual(try reopened.get(key("replaced")), "kept", "get(replaced) \(after)")
+                try expectEqual(try reopened.contains(key("new")), false, "contains(new) \(after)")
+            }
+        },
         ConformanceCheck("a deleted secret stays deleted after reopening, and the others are kept") { location in
             let store = try location.open()
             for name in ["a", "b", "c"] { try store.set("of " + name, for: key(name)) }

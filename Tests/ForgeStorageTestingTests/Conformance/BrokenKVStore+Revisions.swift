@@ -155,6 +155,7 @@ final class BrokenKeyValueLocation: Sendable {
         case bringsBackRaw = "keys lists the names that are left after reopening"
         case countsFromZero = "a store opened many times keeps the writes of each opening"
         case forgetsAfterRefusals = "what is written after a refused call persists across reopening"
+        case dropsRefusing = "the value that a refused set would have replaced persists across reopening"
         case ordersAnew = "what readers have seen after concurrent writers persists across reopening"
         case countsAnew = "revisions continue after reopening"
         case repeatsBatches = "a batch persists across reopening, in order"
@@ -203,6 +204,7 @@ final class BrokenKeyValueLocation: Sendable {
         case .bringsBackRaw where number > 2: try base.removeValue(named: "b")
         case .countsFromZero where number > 2: try base.set(KVKey<Int>("a"), value: 0)
         case .forgetsAfterRefusals where number > 1: try base.remove(KVKey<Int>("after 0"))
+        case .dropsRefusing where number > 1: try base.remove(KVKey<Int>("replaced"))
         case .ordersAnew where number > 1: try base.set(KVKey<Int>("7"), value: 7)
         case .countsAnew where number > 1:
             let copy = InMemoryKVStore()

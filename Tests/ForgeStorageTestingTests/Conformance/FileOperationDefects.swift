@@ -209,6 +209,16 @@ struct FileOperationDefect: Sendable, CustomTestStringConvertible {
                     try base.createDirectory(at: url, withIntermediateDirectories: parents)
                 }
             },
+            FileOperationDefect("a write follows each link from the directory of the first", .followsLinksInText) {
+                $0.write = { base, data, url in
+                    var target = url
+                    while base.isLink(target) {
+                        let text = String(try base.readSymbolicLink(POSIXPath(target)))
+                        target = URL(filePath: text, relativeTo: url.deletingLastPathComponent()).absoluteURL
+                    }
+                    try base.write(data, to: target)
+                }
+            },
             FileOperationDefect("a listing follows a relative link from the path of the call", .followsLinksInText) {
                 $0.list = { base, url in
                     guard base.isLink(url) else { return try base.contentsOfDirectory(at: url) }

@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
@@ -254,6 +255,26 @@ struct FileOperationRaceTests {
             $0.create = { base, url, parents in
                 try base.createDirectory(at: url, withIntermediateDirectories: parents)
                 try orphans.restore(in: url, of: base)
+            }
+        },
+        FileOperationDefect("a write stores its file in the directory that was created last", .restoresDirectories) {
+            let created = Mutex<[URL]>([])
+            $0.write = { base, data, url in
+                let parent = url.deletingLastPathComponent()
+                let count = created.withLock(\.count)
+                guard base.fileExists(atPath: parent.path(percentEncoded: false)) else {
+                    return try base.write(data, to: url)
+                }
+                for _ in 0..<10 { passTime() }
+                let new = created.withLock(\.self)
+                guard new.count > count, let last = new.last,
+                    !base.fileExists(atPath: parent.path(percentEncoded: false))
+                else { return try base.write(data, to: url) }
+                try base.write(data, to: last.appending(component: url.lastPathComponent))
+            }
+            $0.create = { base, url, parents in
+                try base.createDirectory(at: url, withIntermediateDirectories: parents)
+                created.withLock { $0.append(url) }
             }
         },
         FileOperationDefect("a read takes the size first", .writesInPlace) {

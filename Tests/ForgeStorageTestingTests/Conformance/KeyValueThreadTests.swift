@@ -33,6 +33,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case comparesCharactersInBatches = "canonically equivalent names in one batch are different names"
         case comparesTheEndsOfNames = "long names that differ in one byte are different keys"
         case cachesLate = "once a set has returned, no read that began before it brings the old value back"
+        case removesFirst = "a value that is replaced is never absent meanwhile"
         case migratesUnderLock = "a migration of a key may read the store"
     }
 
@@ -92,7 +93,12 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         readLast.withLock { $0[name] = nil }
     }
 
-    func set<T>(_ key: KVKey<T>, value: T) throws { try write(key.name) { try base.set(mapped(key), value: value) } }
+    func set<T>(_ key: KVKey<T>, value: T) throws {
+        try write(key.name) {
+            if defect == .removesFirst, T.self == Int.self { try base.remove(key) }
+            try base.set(mapped(key), value: value)
+        }
+    }
 
     func setRawValue(_ bytes: [UInt8], named name: String) throws {
         try write(name) { try base.setRawValue(bytes, named: name) }

@@ -80,6 +80,7 @@ final class BrokenSecretLocation: Sendable {
             cuts24Bits
         case skipsEqual, deletesIfKnown, containsKnown, deletesAllKnown, listsKnown, readsRawKnown
         case setsRawInMemory, deletesRawInMemory, createsByKnown, createsInMemory, createsInTwoSteps, writesInTwoSteps
+        case dropsRefusing
 
         /// The description of the check that must fail.
         var check: String {
@@ -105,6 +106,7 @@ final class BrokenSecretLocation: Sendable {
             case .createsByKnown, .createsInMemory, .createsWithoutLooking:
                 "createIfAbsent acts on what another store has changed, and others on what it creates"
             case .createsInTwoSteps: "only one of two stores creates a secret"
+            case .dropsRefusing: "the secret that a refused set would have replaced survives reopening"
             case .writesInTwoSteps: "concurrent changes of two stores over one location are all kept"
             }
         }
@@ -112,7 +114,7 @@ final class BrokenSecretLocation: Sendable {
         var isFoundByOneCheck: Bool {
             switch self {
             case .keysInTextOrder, .dropsNil, .dropsEmptyRaw, .cuts24Bits, .listsKnown, .readsRawKnown,
-                .deletesRawInMemory, .createsInTwoSteps:
+                .deletesRawInMemory, .createsInTwoSteps, .dropsRefusing:
                 true
             default: false
             }
@@ -124,6 +126,8 @@ final class BrokenSecretLocation: Sendable {
     private let defect: Defect?
     /// What is kept: the encoded values by the bytes of their names.
     private let disk = Mutex<Values>([:])
+    /// The names whose values the next store does not find.
+    private let dropped = Mutex<[[UInt8]]>([])
 
     /// A location with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
@@ -140,6 +144,7 @@ final class BrokenSecretLocation: Sendable {
 
         init(_ place: BrokenSecretLocation) {
             self.place = place
+            for name in place.dropped.withLock(\.self) { place.disk.withLock { $0[name] = nil } }
             let values = place.disk.withLock { $0 }
             readsOnce = place.defect == .readsOnce || place.defect == .readsOnceWhenFilled && !values.isEmpty
             memory = Mutex(values)
@@ -196,7 +201,10 @@ final class BrokenSecretLocation: Sendable {
         }
 
         func set<Value>(_ value: Value, for key: CryptKey<Value>) throws {
-            let (name, encoded) = (bytes(key.key), try ValueCoder().encode(value))
+            let name = bytes(key.key)
+            if defect == .dropsRefusing { place.dropped.withLock { $0.append(name) } }
+            let encoded = try ValueCoder().encode(value)
+            place.dropped.withLock { $0.removeAll { $0 == name } }
             if defect == .dropsNil, try ValueCoder().encode(String?.none) == encoded { return }
             if defect == .losesLargeValues, encoded.count > 4_096 { return }
             if defect == .skipsEqual, ownLast.withLock({ $0[name] }) == encoded { return }
