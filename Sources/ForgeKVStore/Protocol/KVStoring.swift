@@ -29,7 +29,7 @@ public protocol KVStoring: Sendable {
     /// To tell these apart, call ``KVStoring/read(_:)``.
     func get<T>(_ key: KVKey<T>) -> T?
 
-    /// Stores a value, replacing any existing one.
+    /// Stores a value, replacing any existing one: a concurrent reader finds the old value or the new one, never none.
     ///
     /// Nil of an optional type is a value: the key exists and its value is nil. The old value may be of any type, and of a
     /// later version than the key's.

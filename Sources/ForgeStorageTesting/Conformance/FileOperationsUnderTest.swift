@@ -31,7 +31,8 @@ public struct FileOperationsUnderTest: Sendable {
     /// The implementation.
     public var fileSystem: any FileSystemProtocol
 
-    /// The URL of an empty directory for the check, with or without a final slash. No check leaves it.
+    /// The URL of an empty directory for the check, with or without a final slash. No check goes outside;
+    /// what it leaves there, up to 17 MiB, is for the caller to remove.
     public var directory: URL
 
     /// Creates a symbolic link at a URL to another, for the checks that need ``ConformanceCapability/symbolicLinks``.
@@ -44,6 +45,8 @@ public struct FileOperationsUnderTest: Sendable {
     public var makeSymbolicLink: (@Sendable (_ url: URL, _ target: URL) throws -> Void)?
 
     /// Leaves less than a mebibyte free on the device, for the checks that need ``ConformanceCapability/limitedSpace``.
+    /// Nothing else may use the device: fill a small one of your own, such as an `InMemoryFileSystem` with a quota
+    /// (`setQuota(_:)`), or a tmpfs.
     ///
     /// It may leave nothing at all: afterwards, the checks write contents of a little more than a mebibyte, which must fail,
     /// read and list. One expects an error and other files unchanged. Another one expects the old content too, and runs
