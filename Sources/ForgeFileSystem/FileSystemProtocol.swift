@@ -92,7 +92,7 @@ public protocol FileSystemProtocol: Sendable {
     /// throw and leave a part of the tree; once the directory is removed, the file is in none that is created later.
     ///
     /// Throws if nothing exists at `url`. Throws, and removes nothing, for the root and for a URL whose last component is
-    /// `.` or `..`; a name such as `a.` or `etc..` is an ordinary one.
+    /// `.` or `..`, also escaped (`%2E%2E`) or with slashes after it; a name such as `a.` or `etc..` is an ordinary one.
     func removeItem(at url: URL) throws
 
     /// The URLs of the entries of the directory at `url`, without subdirectories' entries, in no particular order.

@@ -86,6 +86,32 @@ extension ConformanceChecks {
                 try subject.expectOneSuccess("removeItem(at: removed once)") { try subject.remove("removed once") }
                 try subject.expectNames([])
             }
+            // Two threads remove many items in step: where a call looks and removes in two steps, some meet between them.
+            let end = ContinuousClock.now + .milliseconds(60)
+            var names: [String] = []
+            while names.count < 16 || names.count < 600 && ContinuousClock.now < end {
+                names.append("\(names.count)")
+                try subject.createDirectory(names.last ?? "")
+            }
+            let items = names
+            let successes = Mutex([Int](repeating: 0, count: items.count))
+            let arrived = Mutex(0)
+            try subject.atOnce(2, "removeItem(at: the same items)") { _ in
+                for (index, name) in items.enumerated() {
+                    arrived.withLock { $0 += 1 }
+                    while arrived.withLock(\.self) < 2 * (index + 1) { sched_yield() }
+                    do {
+                        try subject.remove(name)
+                        successes.withLock { $0[index] += 1 }
+                    } catch {}
+                }
+            }
+            CallTrace.current?.setLastChange(nil)
+            for (name, count) in zip(items, successes.withLock(\.self)) {
+                try expect(
+                    count == 1, "removeItem(at: \(name)) by 2 threads at once: expected one success, got \(count)")
+            }
+            try subject.expectNames([])
         },
         Check("a directory that is listed while entries come and go has each entry that stays") { subject in
             try subject.createDirectory("listed")

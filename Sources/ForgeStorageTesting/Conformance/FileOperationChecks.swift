@@ -332,7 +332,7 @@ extension ConformanceChecks {
         Check("removing a path that ends in one or two dots is an error and removes nothing") { subject in
             try subject.createDirectory("d/e", parents: true)
             for name in ["d/a", "d/e/b"] { try subject.write("content", name) }
-            for path in ["d/.", "d/./", "d/e/.."] {
+            for path in ["d/.", "d/./", "d/e/..", "d/e/../", "d/e/..//", "d/%2E", "d/e/%2E%2E", "d/e/.%2e/"] {
                 let url = try subject.spelledURL(path)
                 try subject.expectFailure("removeItem(at: \(path))") { try subject.remove(at: url) }
                 try subject.expectNames(["a", "e"], in: "d")
@@ -350,6 +350,30 @@ extension ConformanceChecks {
             try subject.remove("a")
             try subject.write("second", "a")
             try subject.expectContent("second", "a")
+        },
+        Check("no path below a removed directory leads to what was there, also once the directory is created again") {
+            subject in
+            try subject.createDirectory("a/b/c", parents: true)
+            for name in ["a/b/f", "a/b/c/f"] {
+                try subject.write("old", name)
+                try subject.expectContent("old", name)
+            }
+            try subject.expectNames(["c", "f"], in: "a/b")
+            try subject.remove("a")
+            for name in ["a/b/f", "a/b/c/f", "a/b/new"] {
+                try subject.expectNothing(at: name)
+                try subject.expectFailure("write(…, to: \(name)), whose directory was removed with a") {
+                    try subject.write("new", name)
+                }
+            }
+            try subject.expectFailure("createDirectory(at: a/b/d), below a directory that was removed with a") {
+                try subject.createDirectory("a/b/d")
+            }
+            try subject.createDirectory("a/b", parents: true)
+            try subject.expectNames([], in: "a/b")
+            for name in ["a/b/f", "a/b/c/f"] { try subject.expectNothing(at: name) }
+            try subject.write("new", "a/b/g")
+            try subject.expectNames(["g"], in: "a/b")
         },
     ]
 }

@@ -332,6 +332,17 @@ extension ConformanceChecks {
                 }
                 try expectEqual(try tree.read(descriptor, 1, at: data[1]), "x", "the data")
             }
+            // The last byte before a hole, where data ends within a block, at its end and at the beginning of another.
+            for (offset, count) in [(0, 4_097), (4_096, 1), (4_096, 4_097), (8_192, 4_096)] as [(Int64, Int)] {
+                try tree.opening(tree("y"), .readWrite, [.create, .truncate]) { descriptor in
+                    try tree.write(descriptor, "x", at: 1 << 30)
+                    try tree.write(descriptor, String(repeating: "y", count: count), at: offset)
+                    let last = offset + Int64(count) - 1
+                    try expectEqual(
+                        try tree.fileSystem.nextData(of: descriptor, at: last), last,
+                        "nextData(at: \(last)), the last of \(count) bytes at \(offset)")
+                }
+            }
             try tree.opening(tree("f"), .readOnly) { descriptor in
                 try expectEqual(try tree.fileSystem.nextData(of: descriptor, at: 3), 3, "the data of f from 3 on")
             }

@@ -199,6 +199,15 @@ extension ConformanceChecks {
                 try expect(mapping.hasFaulted, "the load is noted")
             }
         },
+        holds("the last byte of a mapped file is stored, wherever in a page it is") { tree in
+            for size in [1, 65_536, 65_537] as [Int64] {
+                try tree.mapping("last", size: size) { descriptor, mapping in
+                    tree.store("x", at: Int(size) - 1, in: mapping)
+                    try expect(!mapping.hasFaulted, "hasFaulted after a store to the last of \(size) bytes: got true")
+                    try expectEqual(try tree.read(descriptor, 1, at: size - 1), "x", "the last of \(size) bytes")
+                }
+            }
+        },
         refuses("an invalid descriptor is not mapped", .badFileDescriptor) { tree in
             let none = Descriptor(rawValue: 1_999_999)
             try tree.expectErrno(.badFileDescriptor, "no bytes") {

@@ -77,6 +77,8 @@ extension ConformanceChecks {
         },
         keeps("symbolic links") { place, directory in
             try place.fileSystem.createSymbolicLink(place.path("link", in: directory), to: "/nowhere")
+            try place.plant("back\\slash", in: directory)
+            try place.fileSystem.createSymbolicLink(place.path("to a file", in: directory), to: "back\\slash")
             try place.fileSystem.createSymbolicLink(place.path("loop", in: directory), to: "loop")
             try place.fileSystem.createSymbolicLink(place.path("#tmp-link", in: directory), to: "/")
         },

@@ -231,6 +231,46 @@ extension ConformanceChecks {
                 names == expected,
                 "keys(): expected \(expected.count) names, got \(names.count), without \(missing.sorted())")
         },
+        ConformanceCheck("keys lists every name while values are replaced") { store in
+            // More names than a store may look through in one piece.
+            let names = (0..<700).map { "\($0)" }
+            for name in names { try store.setRawValue([0], named: name) }
+            let isOver = Flag()
+            try await racing(threads: 2) { thread in
+                guard thread == 0 else {
+                    var call = 0
+                    while !isOver.isSet {
+                        try store.setRawValue([1], named: names[call % 10])
+                        call += 1
+                        if call.isMultiple(of: 4) { interruptOthers() }
+                    }
+                    return
+                }
+                defer { isOver.set() }
+                for _ in 0..<6 {
+                    let found = try store.keys()
+                    try expect(
+                        found.count == names.count && Set(found) == Set(names),
+                        "keys() beside setRawValue of ten of them: expected \(names.count) names, got \(found.count)")
+                }
+            }
+        },
+        ConformanceCheck("a raw value is the same after it was read as any type") { store in
+            for sample in TypeSample.all {
+                try sample.set(store, "sample")
+                guard let bytes = try store.rawValue(named: "sample") else {
+                    throw ConformanceViolation("rawValue(named: sample) after set of \(sample.name): got nil")
+                }
+                for reading in TypeReading.all {
+                    let name = "raw \(sample.name) as \(reading.name)"
+                    try store.setRawValue(bytes, named: name)
+                    let found = reading.read(store, name)
+                    try expectEqual(
+                        try store.rawValue(named: name), bytes,
+                        "rawValue(named: \(name)) after get, which returned \(found)")
+                }
+            }
+        },
         ConformanceCheck("keys(prefix:) compares bytes") { store in
             let names = ["", "a", "A", "a.b", "a.b.c", "b", "e\u{301}", "\u{E9}", "e"]
             for name in names { try store.set(KVKey<Int>(name), value: 1) }

@@ -26,6 +26,19 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<String>("a")), "one", "get")
             try expectEqual(store.contains(KVKey<String>("a")), true, #"contains(a) after set(a, "one")"#)
         },
+        ConformanceCheck("a value that equals the present one replaces it, if its encoding is another") { store in
+            let (zero, text) = (KVKey<Double>("zero"), KVKey<String>("text"))
+            for value in [0.0, -0.0, 0.0] {
+                try store.set(zero, value: value)
+                try expectEqual(store.get(zero)?.sign, value.sign, "the sign of get(zero) after set(zero) of \(value)")
+            }
+            for value in ["\u{E9}", "e\u{301}", "\u{E9}"] {
+                try store.set(text, value: value)
+                try expectEqual(
+                    store.get(text).map { Array($0.utf8) }, Array(value.utf8),
+                    "the bytes of get(text) after set(text) of \(value.escaped)")
+            }
+        },
         ConformanceCheck("setting again replaces the value") { store in
             let key = KVKey<Int>("a")
             for value in [1, 2, 3] { try store.set(key, value: value) }
@@ -338,7 +351,9 @@ extension ConformanceChecks {
         },
         ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
             let key = KVKey<Int>(String(repeating: "é", count: 513))
-            let error = try await expectError(KVStoreError.self, "set") { try store.set(key, value: 1) }
+            let error = try await expectError(KVStoreError.self, "set of 513 × \u{E9}, 1,026 bytes") {
+                try store.set(key, value: 1)
+            }
             try expectEqual(error.code, .invalidKey, "code")
             try expectEqual(store.get(key), nil, "get")
             try expectEqual(store.contains(key), false, "contains, with the name that set has refused")

@@ -110,12 +110,20 @@ extension ConformanceChecks {
         ConformanceCheck("a removed key stays absent after reopening") { place in
             try {
                 let store = try place.open()
-                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
+                for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
                 try store.remove(KVKey<Int>("a"))
             }()
+            try {
+                let store = try place.open()
+                try expectEqual(store.contains(KVKey<Int>("a")), false, "contains(a) after remove(a) and reopening")
+                try store.remove(KVKey<Int>("c"))
+            }()
             let store = try place.open()
-            try expectEqual(store.contains(KVKey<Int>("a")), false, "contains(a) after remove(a) and reopening")
-            try expectEqual(store.get(KVKey<Int>("b")), 1, "get(b) after remove(a) and reopening")
+            for name in ["a", "c"] {
+                try expectEqual(
+                    store.contains(KVKey<Int>(name)), false, "contains(\(name)) after remove(\(name)) and reopening")
+            }
+            try expectEqual(store.get(KVKey<Int>("b")), 1, "get(b) after removals of others and reopening")
         },
         ConformanceCheck("removeAll and the values set after it persist across reopening") { place in
             try {

@@ -37,6 +37,8 @@ final class BrokenFileOperations: FileSystemProtocol {
         case removesDirectoriesByPrefix = "a removed directory is gone with its tree, and every other is kept"
         case removesNothing = "removing what does not exist is an error and changes nothing"
         case buriesNames = "a name can be used again after its removal, for a file and for a directory"
+        case findsRemovedTrees =
+            "no path below a removed directory leads to what was there, also once the directory is created again"
         case findsLinksToNothing = "fileExists follows a link, and a link to nothing does not exist"
         case removesTargets = "a removed link is gone, and its target is kept"
         case removesThroughLinks = "a tree is removed without what links in it lead to"
@@ -211,6 +213,7 @@ final class BrokenFileOperations: FileSystemProtocol {
             base.fileExists(atPath: path) && type(POSIXPath(path), followsLinks: false) != .directory
         case .findsCycles where isCycle(path): true
         case .findsLinksToNothing: type(POSIXPath(path), followsLinks: false) != nil
+        case .findsRemovedTrees: base.fileExists(atPath: path) || memory.withLock { $0.removed.contains(path) }
         default: base.fileExists(atPath: path)
         }
     }
@@ -336,6 +339,10 @@ final class BrokenFileOperations: FileSystemProtocol {
         defer { if type(url, followsLinks: false) == nil { equalContents.drop(dropped) } }
         if defect == .emptiesDots, kind == .directory, try [".", ".."].contains(POSIXPath(url).splitLast().name) {
             for entry in try base.contentsOfDirectory(at: url) { try base.removeItem(at: entry) }
+        }
+        let below = url.path(percentEncoded: false) + "/b/c/f"
+        if defect == .findsRemovedTrees, base.fileExists(atPath: below) {
+            memory.withLock { _ = $0.removed.insert(below) }
         }
         if defect == .buriesNames, kind == .regular {
             memory.withLock { _ = $0.removed.insert(url.path(percentEncoded: false)) }

@@ -42,6 +42,8 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case countsToFour = "a process owns the files that it creates, and has random bits"
         case reservesTheStart = "each of several reserved ranges takes its space, and takes it once"
         case countsEveryWrite = "a block that is overwritten takes no more space"
+        case skipsTheLastByte = "a search for data after holes skips none"
+        case mapsWholePages = "the last byte of a mapped file is stored, wherever in a page it is"
         case findsDataBehindTheEnd = "there is no data at the end of a file, or behind it"
         case endsAnEmptyFIFO = "a FIFO whose data was read to the last byte has not ended while a writer has it open"
         case synchronizesFIFOs = "a FIFO cannot be synchronised"
@@ -147,7 +149,9 @@ struct BrokenFileSystem: InterceptingFileSystem {
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(FileSystemError) -> Int64 {
         do throws(FileSystemError) {
-            return try base.seek(descriptor, to: offset, from: origin)
+            let found = try base.seek(descriptor, to: offset, from: origin)
+            guard defect == .skipsTheLastByte, origin == .data, offset > 0, offset % 4096 == 0 else { return found }
+            return try base.seek(descriptor, to: max(offset, 1 << 20), from: .data)
         } catch  where defect == .findsDataBehindTheEnd && error.errno == .noSuchAddressOrDevice {
             return offset
         }
@@ -161,7 +165,11 @@ struct BrokenFileSystem: InterceptingFileSystem {
 
     func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         if defect == .storesWithoutSpace { try base.setQuota(.init()) }
-        return try base.map(descriptor, at: offset, count: count)
+        let mapping = try base.map(descriptor, at: offset, count: count)
+        if defect == .mapsWholePages, count % 65_536 == 1 {
+            try base.truncate(.descriptor(descriptor), to: Int64(count) - 1)
+        }
+        return mapping
     }
 
     func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {

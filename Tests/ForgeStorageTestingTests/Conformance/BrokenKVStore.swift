@@ -57,6 +57,8 @@ final class BrokenKVStore: KVTransactionalStoring {
         case leaks = "the error for a value that cannot be encoded does not show it"
         case listsTwice = "keys lists every name once"
         case listsNormalised = "keys(prefix:) compares bytes"
+        case skipsEqual = "a value that equals the present one replaces it, if its encoding is another"
+        case convertsRawOnReading = "a raw value is the same after it was read as any type"
         case listsRemoved = "keys omits removed keys"
         case reversesRawValues = "a raw value decodes to the value that was set"
         case refusesCopies = "a raw value can be stored under another name"
@@ -176,7 +178,8 @@ final class BrokenKVStore: KVTransactionalStoring {
         if defect == .rewritesMigrated, !key.migratedVersions.isEmpty, let value {
             discard { try base.set(key, value: value) }
         }
-        if defect == .convertsOnReading, let number = value as? Float {
+        let convertsThis = key.name.hasPrefix("raw ") ? Defect.convertsRawOnReading : .convertsOnReading
+        if defect == convertsThis, let number = value as? Float {
             discard { try base.set(KVKey(key.name), value: number) }
         }
         if defect == .countsReads { memory.withLock { $0.reads += 1 } }
@@ -198,10 +201,15 @@ final class BrokenKVStore: KVTransactionalStoring {
         return base.get(KVKey(key.name, migrations: [.from(1) { (old: T) in old }]))
     }
 
+    private func equals<Value: Equatable>(_ old: Any?, _ new: Value) -> Bool { old as? Value == new }
+
     func set<T>(_ key: KVKey<T>, value: T) throws {
         if defect == .encodesUnderLock { lock.lock() }
         defer { if defect == .encodesUnderLock { lock.unlock() } }
         guard try !swallows(key, value) else { return }
+        if defect == .skipsEqual, let value = value as? any Equatable, equals(base.get(key), value) {
+            return
+        }
         if defect == .refusesOlderVersions {
             do {
                 _ = try base.read(key)

@@ -23,7 +23,7 @@ struct FileOperationTests {
         .hidesDotFiles: [.leavesTemporaryFile, .removesFilesByPrefix, .removesDirectoriesByPrefix],
         .listsMissingAsEmpty: [
             .removesDirectoriesByPrefix, .findsCycles, .removesFilesByPrefix, .readsLinksToNothing, .cachesByPath,
-            .followsLinksInText,
+            .followsLinksInText, .findsRemovedTrees,
         ],
         .removesFilesByPrefix: [.foldsNames, .decodesTwice],
         .removesDirectoriesByPrefix: [.decodesTwice],

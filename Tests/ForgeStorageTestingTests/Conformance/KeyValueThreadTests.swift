@@ -34,6 +34,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case comparesTheEndsOfNames = "long names that differ in one byte are different keys"
         case cachesLate = "once a set has returned, no read that began before it brings the old value back"
         case removesFirst = "a value that is replaced is never absent meanwhile"
+        case listsOnePiece = "keys lists every name while values are replaced"
         case migratesUnderLock = "a migration of a key may read the store"
     }
 
@@ -42,6 +43,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     private let lock = NSLock()
     /// The values that were read last, of integers.
     private let readLast = Mutex<[String: Int]>([:])
+    private let writeCount = Mutex(0)
 
     init(_ defect: Defect) { self.defect = defect }
 
@@ -91,6 +93,14 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         for prefix in ["", "entry "] { cache["\(ObjectIdentifier(self)) \(prefix)\(name)"] = nil }
         try body()
         readLast.withLock { $0[name] = nil }
+        writeCount.withLock { $0 += 1 }
+    }
+
+    func keys() throws -> [String] {
+        let count = writeCount.withLock(\.self)
+        let names = try base.keys()
+        if defect == .listsOnePiece { passTime() }
+        return defect == .listsOnePiece && writeCount.withLock(\.self) > count ? Array(names.prefix(512)) : names
     }
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
