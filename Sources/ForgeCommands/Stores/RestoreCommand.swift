@@ -119,14 +119,34 @@ struct RestoreCommand: ParsableCommand {
         try flush.include(target.path)
         try flush.finish()
         try staged.place()
+        try Self.restrict(at: try POSIXPath(URL(POSIXPath(destination))), as: backup)
     }
 
-    /// Creates a directory with its permissions; the owner can always use it.
+    /// Takes permissions from the owner of the directories that have them only while they are filled and renamed, the
+    /// deepest ones first.
+    private static func restrict(at destination: POSIXPath, as backup: POSIXPath) throws {
+        var restricted: [BackupManifest.Directory] = []
+        let all = UInt16(FilePermissions.ownerReadWriteExecute.rawValue)
+        try BackupManifestReader(of: backup).forEach { _ in
+        } directory: {
+            if $0.permissions & all != all { restricted.append($0) }
+        }
+        guard !restricted.isEmpty else { return }
+        let target = try ConfinedDirectory(destination)
+        for directory in restricted.reversed() {
+            let path = try directory.relativePath()
+            try target.withDirectory(path.isEmpty ? "." : path) { (opened) throws(FileSystemError) in
+                try target.fileSystem.setPermissions(directory.filePermissions, of: .descriptor(opened))
+                try target.fileSystem.synchronize(opened, .full)
+            }
+        }
+    }
+
+    /// Creates a directory with its permissions; the owner can use it until ``restrict(at:as:)``.
     private static func create(_ directory: BackupManifest.Directory, in target: ConfinedDirectory) throws {
         let path = try directory.relativePath()
         try createParent(of: path.appending("."), in: target)
-        let bits = directory.permissions & BackupManifest.Directory.permissionMask
-        let permissions = FilePermissions(rawValue: CModeT(bits)).union(.ownerReadWriteExecute)
+        let permissions = directory.filePermissions.union(.ownerReadWriteExecute)
         try target.withDirectory(path.isEmpty ? "." : path) { (directory) throws(FileSystemError) in
             try target.fileSystem.setPermissions(permissions, of: .descriptor(directory))
         }
