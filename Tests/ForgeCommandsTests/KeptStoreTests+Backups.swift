@@ -1,3 +1,4 @@
+import Crypto
 import ForgeStorage
 import Foundation
 import SystemPackage
@@ -70,6 +71,22 @@ extension KeptStoreTests {
             }
         }
         #expect(try files("b1") == before)
+    }
+
+    @Test("a manifest that lists a file twice is altered, also with the right checksum")
+    func fileListedTwice() async throws {
+        try await makeBackups()
+        let manifest = scratch.url.appendingPathComponent("b1/manifest")
+        var lines = try String(contentsOf: manifest, encoding: .utf8).split(separator: "\n").map(String.init)
+        let file = try #require(lines.first { $0.contains("b.txt") })
+        let count = lines.count { $0.contains("\"path\"") } + 1
+        lines[lines.count - 1] = file
+        let body = lines.map { $0 + "\n" }.joined()
+        let sum = SHA256.hash(data: Data(body.utf8)).map { String(format: "%02x", $0) }.joined()
+        try Data((body + "{\"files\":\(count),\"sha256\":\"\(sum)\"}\n").utf8).write(to: manifest)
+        let run = try CommandRun(["restore", scratch.path("b1"), scratch.path("r")])
+        #expect(run.status == 1 && run.errors.contains("twice"), "\(run.output) \(run.errors)")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("r")))
     }
 
     @Test("a backup of a backup is a copy of it")
@@ -177,6 +194,34 @@ extension KeptStoreTests {
         #expect(run.status == 0, "\(run.output) \(run.errors)")
         #expect(try files("k") == before)
         #expect(try CommandRun(["kv", "set", scratch.path("k"), "a", "1"]).status == 0)
+    }
+
+    @Test("a log that is a directory is damage of its store")
+    func logDirectory() throws {
+        try makeStore("x")
+        try makeStore("x/kv")
+        try plant("x/note", "text")
+        for name in ["x", "x/kv"] {
+            try FileManager.default.removeItem(atPath: scratch.path("\(name)/log"))
+            try plant("\(name)/log/file", "text")
+        }
+        let check = try CommandRun(["check", scratch.path("x"), "--json"])
+        #expect(check.status == 1, "\(check.output)")
+        let damaged = try check.rows().filter { $0["state"] as? String == "damaged" }
+        #expect(damaged.compactMap { $0["path"] as? String } == ["kv/log", "log"])
+        #expect(try CommandRun(["repair", scratch.path("x")]).status == 2)
+        #expect(try CommandRun(["backup", scratch.path("x"), scratch.path("b")]).status == 2)
+        #expect(try verify("b").status == 0)
+    }
+
+    @Test("a key file that other users can read is repaired under all its names")
+    func linkedKey() throws {
+        try makeVault("v")
+        #expect(chmod(scratch.path("v/key"), 0o644) == 0)
+        try FileManager.default.linkItem(atPath: scratch.path("v/key"), toPath: scratch.path("v/second"))
+        let run = try CommandRun(["repair", scratch.path("v")])
+        #expect(run.status == 0 && run.output.contains("2 damaged, 2 repaired, 0 failed"), "\(run.output)")
+        #expect(try CommandRun(["check", scratch.path("v")]).status == 0)
     }
 
     @Test("secret set, secret rm and --create change no directory of vaults of a later version")

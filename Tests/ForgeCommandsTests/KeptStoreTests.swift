@@ -215,4 +215,18 @@ struct KeptStoreTests {
         #expect(try keys(run, "skip") == ["kv/log"])
         #expect(try files("dst")["kv/log"] == log)
     }
+
+    @Test("copy --delete lists a store below a file store that the source does not have")
+    func storeBelowFileStore() async throws {
+        try await makeFiles("src", ["a"])
+        try await makeFiles("dst", ["a", "old"])
+        try makeStore("dst/d/kv")
+        let before = try files("dst/d")
+        for options in [["--dry-run"], [], []] {
+            let run = try copy("file:src", "file:dst", ["--delete"] + options)
+            #expect(run.status == 2, "\(run.output)")
+            #expect(try keys(run, "skip") == ["d/kv"], "\(run.output)")
+        }
+        #expect(try files("dst/d") == before)
+    }
 }

@@ -98,6 +98,10 @@ struct BackupWriter {
                     nestedBackup = BackupManifest.isBackup(directory.path, in: source) ? directory.path : nil
                 }
                 try add(directory)
+                let checker = StoreChecker(keys: [], progress: report.progress)
+                if !isNested(directory.path), let finding = try checker.logDirectory(directory, below: source.path) {
+                    try report.fail(directory.path.shown, "damaged: \(finding.details.joined())")
+                }
             case .other: throw StoreWalk.ContainsOther()
             case .failed(let error): try report.fail(error.path?.shown ?? "", "\(error)")
             case .file(let entry): try add(entry, of: walk)

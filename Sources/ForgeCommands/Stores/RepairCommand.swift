@@ -146,6 +146,8 @@ struct StoreRepair {
         case .vaultKey where try isExposed(path):
             if !isDryRun { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
             return Outcome(action: "repair", details: ["readable by other users; mode 0600"])
+        case .vaultKey where try !finding.hasWrongContent && isPrivate(path):
+            return Outcome(action: "repair", details: ["mode 0600 since another name of the file was repaired"])
         case .vault where finding.isMarked && finding.hasWrongContent,
             .vaultKey where finding.isMarked && finding.hasWrongContent,
             .entry where finding.isMarked && finding.hasWrongContent:
@@ -219,6 +221,15 @@ struct StoreRepair {
             return true
         } catch {
             guard error.errno == .fileExists else { throw error }
+            return false
+        }
+    }
+
+    /// Whether a key file can be used as it is now.
+    private func isPrivate(_ path: POSIXPath) throws -> Bool {
+        do throws(CryptError) {
+            return try VaultKeyFile.load(at: URL(path)) != nil
+        } catch {
             return false
         }
     }

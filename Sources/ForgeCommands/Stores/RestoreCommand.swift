@@ -72,18 +72,24 @@ struct RestoreCommand: ParsableCommand {
     /// Lists the files that are in the directory of the backup and not among the files of its manifest.
     private func reportAdded(to backup: POSIXPath, files count: Int, _ report: BackupReport) throws {
         var found = 0
+        var isComplete = true
         func forEachFile(_ body: (POSIXPath) throws -> Void) throws {
             do {
                 var walk = StoreWalk(try Self.content(of: backup))
                 while let event = try walk.next() {
                     try Interruption.check()
                     if case .file(let entry) = event { try body(entry.path) }
+                    if case .failed = event { isComplete = false }
                 }
             } catch let error as FileSystemError where count == 0 && error.errno.isDisappearance {
                 // A backup without files may have lost its empty directory.
             }
         }
         try forEachFile { _ in found += 1 }
+        // All files of the manifest are there.
+        guard found >= count || !isComplete else {
+            throw CommandFailure("the manifest is altered: it lists a file twice; nothing is restored")
+        }
         guard found > count else { return }
         var listed: Set<POSIXPath> = []
         try BackupManifestReader(of: backup).forEach { listed.insert(try $0.relativePath()) }

@@ -28,6 +28,11 @@ struct StoreChecker {
             switch event {
             case .entered(let directory):
                 kept.enter(directory.path)
+                if var finding = try logDirectory(directory, below: top) {
+                    isEmpty = false
+                    finding.reasonToKeep = kept.reason(for: directory.path)
+                    findings.append(finding)
+                }
                 continue
             case .other: continue
             case .failed(let error):
@@ -66,6 +71,17 @@ struct StoreChecker {
         StoreFinding(
             path: place.shown, kind: "directory", bytes: 0, state: .damaged, details: [details(of: error, at: place)],
             location: place.location)
+    }
+
+    /// The damage of a key-value store whose log is a directory; nil for any other directory.
+    func logDirectory(_ entry: StoreWalk.Entry, below top: POSIXPath) throws(FileSystemError) -> StoreFinding? {
+        let (parent, name) = entry.path.splitLast()
+        guard name == FileKVStore.logName, !entry.path.isEmpty, entry.root == parent,
+            try StoreScope(at: top.appendingIfAny(parent), on: fileSystem).owner.contains(.keyValue)
+        else { return nil }
+        return StoreFinding(
+            path: entry.path.shown, kind: "key-value store", bytes: 0, state: .damaged,
+            details: ["its log is a directory"], location: entry.path)
     }
 
     /// The text of an error without the path, which the finding contains already.

@@ -249,9 +249,13 @@ struct FileTransfer {
                 }
                 if !isMirrored { continue }
             }
-            guard entry.status.type == .regular, target.store == nil || entry.path.isKey,
-                try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false)
-            else { continue }
+            guard try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false) else {
+                continue
+            }
+            if target.store != nil, entry.status.type == .directory, entry.scope.isRoot {
+                body(entry.path, "a store that the source does not have is kept whole")
+            }
+            guard entry.status.type == .regular, target.store == nil || entry.path.isKey else { continue }
             if name.isLeftover {
                 if target.isAbandoned(entry.path) { body(entry.path, nil) }
                 continue
