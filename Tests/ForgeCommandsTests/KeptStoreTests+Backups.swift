@@ -161,6 +161,12 @@ extension KeptStoreTests {
         }
         let key = ["--key-file", scratch.path("x/v/key")]
         #expect(try CommandRun(["check", scratch.path("x")] + key).status == 0)
+        #expect(chmod(scratch.path("x/v/key"), 0o644) == 0)
+        let exposed = try CommandRun(["repair", scratch.path("x")])
+        #expect(exposed.status == 2 && exposed.output.contains("left as it is"), "\(exposed.output)")
+        let mode = try FileManager.default.attributesOfItem(atPath: scratch.path("x/v/key"))[.posixPermissions] as? Int
+        #expect(mode == 0o644)
+        #expect(chmod(scratch.path("x/v/key"), 0o600) == 0)
         try overwrite("x/kv/log", at: 100, "XX")
         try overwrite("x/v/vault", at: 60, "XX")
         let before = try files("x")

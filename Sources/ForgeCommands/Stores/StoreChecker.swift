@@ -41,7 +41,7 @@ struct StoreChecker {
                 isEmpty = false
                 if var finding = check(entry, of: walk, below: top) {
                     kept.note(finding, entry)
-                    finding.reasonToKeep = kept.reason(for: entry.path)
+                    finding.reasonToKeep = finding.reasonToKeep ?? kept.reason(for: entry.path)
                     findings.append(finding)
                 }
             }
@@ -110,6 +110,7 @@ struct StoreChecker {
             if entry.scope.owner == .unknownStore, finding.role == .content, !name.isMarkerOfKind {
                 // Its log, vaults and keys are known by their contents; whether they may be changed is not known.
                 finding.role = try walk.role(of: entry, in: .outside)
+                if finding.role == .vaultKey { finding.reasonToKeep = "in the directory of a store that is not known" }
             }
             switch finding.role {
             case .marker, .bookkeeping: return nil
