@@ -71,7 +71,7 @@ struct RepairTests {
         }
         for path in ["settings/log", "secrets/vault"] { try flip("demo/\(path)") }
         let check = try CommandRun(["check", scratch.path("demo")])
-        #expect(check.status == 1 && check.output.contains("2 damaged"), "\(check.output)")
+        #expect(check.status == 1 && check.output.contains("4 damaged"), "\(check.output)")
         let backup = try CommandRun(["backup", scratch.path("demo"), scratch.path("b")])
         #expect(backup.status == 2 && backup.output.contains("#store-vaults  (damaged"), "\(backup.output)")
         let key = ["--key-file", scratch.path("demo/vault-key")]
@@ -228,6 +228,7 @@ struct RepairTests {
         }
         let base = try Data(contentsOf: scratch.url.appendingPathComponent("base/log"))
         let lock = try Data(contentsOf: scratch.url.appendingPathComponent("base/#lock"))
+        let marker = try Data(contentsOf: scratch.url.appendingPathComponent("base/#store-key-value"))
         let seed = UInt64.random(in: 0 ... .max)
         var generator = SplitMix64(seed: seed)
         var before: [String: [String: [UInt8]]] = [:]
@@ -243,6 +244,7 @@ struct RepairTests {
                 at: scratch.url.appendingPathComponent(name), withIntermediateDirectories: true)
             try bytes.write(to: scratch.url.appendingPathComponent("\(name)/log"))
             try lock.write(to: scratch.url.appendingPathComponent("\(name)/#lock"))
+            try marker.write(to: scratch.url.appendingPathComponent("\(name)/#store-key-value"))
             // Of a log of a later version, whose number may be the damage, nothing is read or changed.
             before[name] = try? readable(name)
         }

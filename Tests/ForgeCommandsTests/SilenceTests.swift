@@ -158,8 +158,10 @@ struct SilenceTests {
         #expect(!store.contains(KVKey<Int>("old")))
     }
 
-    @Test("control-C during file get leaves no temporary file beside the output")
-    func interruptedGet() async throws {
+    @Test(
+        "a signal that ends file get leaves no temporary file beside the output",
+        arguments: [SIGINT, SIGTERM, SIGHUP])
+    func interruptedGet(signal: Int32) async throws {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("f"))
         try await store.save(Data("x".utf8), to: "a")
         // Long, so that the signal comes in time; it has no blocks.
@@ -175,7 +177,7 @@ struct SilenceTests {
             while try FileManager.default.contentsOfDirectory(atPath: scratch.path("out")).isEmpty, process.isRunning {
                 usleep(200)
             }
-            process.send(SIGINT)
+            process.send(signal)
             end = process.wait(killingAfter: .seconds(60))
         }
         #expect(end == .exit(130))

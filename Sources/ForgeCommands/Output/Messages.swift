@@ -110,19 +110,31 @@ func requirePath(_ path: String?, of name: String) throws(ValidationError) {
 func requireNoStore(at path: POSIXPath, _ name: String) throws {
     let fileSystem = SystemFileSystem()
     var parent = try fileSystem.followingFinalLinks(path).splitLast().parent
-    var scope: StoreScope?
-    while scope == nil {
+    var place: String?
+    while true {
         do throws(FileSystemError) {
-            scope = try StoreScope(at: parent.isEmpty ? "." : parent, on: fileSystem)
+            place = try fileSystem.withDirectory(parent.isEmpty ? "." : parent) {
+                (directory) throws(FileSystemError) -> String? in
+                let scope = try StoreScope(of: directory, on: fileSystem)
+                if let text = scope.store.text { return "a store: \(text)" }
+                if BackupManifest.contains(directory, on: fileSystem) { return "a backup" }
+                // Of the stores without a marker, one with a log is known at once.
+                return try fileSystem.kindByContent(of: FileKVStore.logName, at: directory).map {
+                    "a store: \($0.text)"
+                }
+            }
+            break
         } catch {
             // A missing directory is created below the nearest one above it, or the write reports it.
             guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno), !parent.isEmpty else { throw error }
             parent = parent.splitLast().parent
         }
     }
-    if let scope, scope.store != .none {
-        let store = scope.store.text ?? ""
-        throw CommandFailure("\(name) is in the directory of a store: \(store); choose another output", .usage)
+    if let place {
+        throw CommandFailure("\(name) is in the directory of \(place); choose another output", .usage)
+    }
+    if try fileSystem.followingFinalLinks(path).splitLast().name.isStoreMarker {
+        throw CommandFailure("\(name) has a name that only stores use; choose another output", .usage)
     }
     try requireNoStoreFile(at: path, name)
 }
@@ -138,26 +150,51 @@ func requireNoStoreFile(at path: POSIXPath, _ name: String) throws {
     let path = try fileSystem.followingFinalLinks(path)
     let (above, file) = path.splitLast()
     let parent: POSIXPath = above.isEmpty ? "." : above
-    let isContent: Bool
+    let reason: String?
     do throws(FileSystemError) {
-        isContent = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
+        reason = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) -> String? in
             let scope = try StoreScope(of: directory, on: fileSystem)
-            // A name that only stores use is reserved, also while there is no such file.
-            if scope.isUnknown || scope.isRoot && file.isReservedName { return false }
-            guard try fileSystem.exists(file, at: directory, followsSymbolicLinks: false) else {
-                return try scope.role(of: file, among: StoreLayouts.all) { () throws(FileSystemError) in [] }
-                    == .content
-            }
-            switch try scope.role(of: file, at: directory, on: fileSystem) {
-            case .content, .special: return true
-            default: return false
-            }
+            if scope.isUnknown { return try "\(name) is \(placeInUnknownStore(directory))" }
+            let isStoreFile = try scope.isStoreFile(file, at: directory, on: fileSystem)
+            return isStoreFile ? "\(name) is a file of a store; choose another output" : nil
         }
     } catch {
         guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
         return  // The write reports it.
     }
-    guard isContent else { throw CommandFailure("\(name) is a file of a store; choose another output", .usage) }
+    if let reason { throw CommandFailure(reason, .usage) }
+}
+
+/// The words for a place in a directory of a store that is not known, with what can be done about it.
+func placeInUnknownStore(_ directory: Descriptor) throws(FileSystemError) -> String {
+    let fileSystem = SystemFileSystem()
+    for entry in try fileSystem.entries(of: directory) where entry.type == .regular {
+        guard let kind = StoreMarker.kind(named: entry.name),
+            StoreMarker.isDamaged(try fileSystem.start(of: entry.name, at: directory), of: kind)
+        else { continue }
+        return "in a store whose marker \(entry.name) is damaged; `forge repair` writes it anew"
+    }
+    return "in a store that this version does not know"
+}
+
+/// Throws if a file is in a directory that belongs to a store of a kind or version that is not known; a lock of vaults
+/// alone is what a creation that was interrupted has left.
+func requireKnownStore(at path: POSIXPath, _ name: String) throws {
+    let fileSystem = SystemFileSystem()
+    let parent = try fileSystem.followingFinalLinks(path).splitLast().parent
+    var reason: String?
+    do throws(FileSystemError) {
+        try fileSystem.withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
+            guard try StoreScope(of: directory, on: fileSystem).isUnknown else { return }
+            let names = try fileSystem.entries(of: directory).map(\.name).filter(\.isStoreMarker)
+            if names.isEmpty || names.contains(where: { !VaultCrypt.isLock($0) }) {
+                reason = try placeInUnknownStore(directory)
+            }
+        }
+    } catch {
+        guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+    }
+    if let reason { throw CommandFailure("\(name) is \(reason)") }
 }
 
 /// The option `--json` of every verb.

@@ -179,30 +179,38 @@ public enum Interruption {
         return unsafe buffer
     }()
 
-    /// Handles `SIGINT`, unless the caller ignores it, as shells do for processes in the background.
+    /// Handles `SIGINT`, `SIGTERM` and `SIGHUP`, except those that the caller ignores, as shells do with `SIGINT` for
+    /// processes in the background.
     public static func install() {
-        var earlier = sigaction()
-        unsafe sigaction(SIGINT, nil, &earlier)
-        guard !earlier.isIgnoring else { return }
         // A signal handler must not initialise static properties.
         _ = unsafe message
         _ = isAwaited.load(ordering: .relaxed)
         _ = isRequested.load(ordering: .relaxed)
-        signal(SIGINT) { _ in Interruption.handle() }
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            var earlier = sigaction()
+            unsafe sigaction(number, nil, &earlier)
+            if !earlier.isIgnoring { signal(number) { Interruption.handle($0) } }
+        }
     }
 
-    /// The signal handler: it only uses loads, stores, `write(2)` and `_exit(2)`, which are async-signal-safe.
-    private static func handle() {
-        // The second control-C ends the process at once.
+    /// The signal handler: it only uses loads, stores, `signal(2)`, `raise(3)`, `write(2)` and `_exit(2)`, which are
+    /// async-signal-safe.
+    private static func handle(_ number: CInt) {
+        // The second signal ends the process at once.
         if isAwaited.exchange(false, ordering: .relaxed) {
             isRequested.store(true, ordering: .relaxed)
+            return
+        }
+        guard number == SIGINT else {
+            signal(number, SIG_DFL)
+            raise(number)
             return
         }
         _ = unsafe write(STDERR_FILENO, message.baseAddress, message.count)
         _exit(ExitStatus.interrupted.rawValue)
     }
 
-    /// Makes the first control-C only request the end; from now on the command calls ``check()`` often.
+    /// Makes the first signal only request the end, with the status of control-C; from now on the command calls ``check()`` often.
     static func deferInterruption() {
         isAwaited.store(true, ordering: .relaxed)
     }

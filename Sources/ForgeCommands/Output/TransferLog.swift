@@ -113,7 +113,7 @@ final class TransferLog: Sendable {
         progress.finish()
         try printSummary()
         let summary = summary.withLock { $0 }
-        let others = summary.copied + summary.equal
+        let others = summary.copied + summary.equal + summary.deleted
         guard summary.failed == 0 else {
             throw CommandFailure(
                 "\(counted(summary.failed, "item")) failed, \(others) did not", others > 0 ? .partial : .failure)
@@ -246,14 +246,22 @@ extension Error {
                 .isDirectory, .notDirectory, .tooLarge, .undecodable, .unsupported:
                 true
             case .notPermitted: (error.underlying as? FileSystemError)?.concernsOneFile ?? false
-            // The content of a file in S3 does not have its checksum.
-            case .unavailable(.inputOutput): !(error.underlying is FileSystemError)
+            case .unavailable(.inputOutput):
+                if let cause = error.underlying as? FileSystemError {
+                    // A file system is mounted on the file.
+                    cause.errno == .resourceBusy && [.rename, .unlink].contains(cause.operation)
+                } else {
+                    // The content of a file in S3 does not have its checksum.
+                    true
+                }
             default: false
             }
         case let error as FileSystemError:
             FileTarget.isTaken(error) || error.errno.isRefusal
                 || [.isDirectory, .fileNameTooLong, .fileTooLarge, .tooManyLinks, .resourceBusy, .improperLink]
                     .contains(error.errno)
+                // A pipe, socket or device has the name of a file that is opened, such as a lock.
+                || error.operation == .open && [.notSupported, .noSuchAddressOrDevice].contains(error.errno)
         default: false
         }
     }

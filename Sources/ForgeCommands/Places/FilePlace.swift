@@ -100,7 +100,10 @@ struct LocalFilePlace: FilePlace {
     /// deleted: a server has no such stores.
     private func isDeletedWhenMissing(_ entry: StoreWalk.Entry, in walk: StoreWalk) throws -> Bool {
         if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
-        return try (isStore || entry.root == nil) && walk.role(of: entry).isDeletedWhenMissing
+        if target.backup(above: entry.path.splitLast().parent) != nil { return false }
+        let role = try walk.role(of: entry)
+        if entry.scope.store == .none, try target.isUnmarkedStoreFile(entry.path, role) { return false }
+        return (isStore || entry.root == nil) && role.isDeletedWhenMissing
     }
 
     /// The key of an entry that is copied or may be deleted; nil for other entries, which are recorded if there is a
@@ -152,6 +155,7 @@ struct LocalFilePlace: FilePlace {
             try target.prepare(parent, like: nil)
             let directory = try target.openDirectory(parent)
             defer { fileSystem.discard(directory) }
+            if target.backup(above: parent) != nil { throw PresentStore(text: "backup") }
             try requireNoStore(in: directory, name)
             try await PartialFile(of: Array("\(key)\n\(file.identity)".utf8), in: directory, on: fileSystem)
                 .finish(file, as: name, isExpected: isPresent)
@@ -162,12 +166,9 @@ struct LocalFilePlace: FilePlace {
     /// Throws if a file of an ordinary directory belongs to a store there: a server has no such stores.
     private func requireNoStore(in directory: Descriptor, _ name: POSIXPath) throws {
         let scope = try StoreScope(of: directory, on: fileSystem)
-        guard scope.store != .none else { return }
-        var isContent = !scope.isUnknown && !scope.store.hasNestedKeys
-        if isContent, try fileSystem.exists(name, at: directory, followsSymbolicLinks: false) {
-            isContent = try scope.role(of: name, at: directory, on: fileSystem) == .content
-        }
-        guard isContent else { throw PresentStore(text: scope.store.text ?? "") }
+        guard try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem) else { return }
+        let kind = try fileSystem.kindByContent(of: name, at: directory) ?? .keyValue
+        throw PresentStore(text: scope.store.text ?? kind.text)
     }
 
     private func save(_ file: any CopiedFile, in store: DiskFileStore, as key: String) async throws {

@@ -79,6 +79,84 @@ struct FileTarget: Sendable {
         }
     }
 
+    /// The logs, vaults and keys below a directory that are in directories which no store has marked, by their paths
+    /// relative to it; empty if the directory belongs to a store itself, or does not exist.
+    ///
+    /// - Parameters:
+    ///   - directory: The directory.
+    ///   - isRecursive: Whether directories below it are looked at too.
+    /// - Returns: The files, with the kinds of their stores.
+    /// - Throws: `FileSystemError` for a file or directory that cannot be read; ``CommandFailure`` if interrupted.
+    static func unmarkedStoreFiles(
+        in directory: POSIXPath, isRecursive: Bool
+    ) throws -> [(path: POSIXPath, kind: StoreKind)] {
+        var found: [(path: POSIXPath, kind: StoreKind)] = []
+        do {
+            var walk = StoreWalk(try ConfinedDirectory(directory))
+            while let event = try walk.next() {
+                try Interruption.check()
+                switch event {
+                // A directory that cannot be listed cannot be emptied either.
+                case .other, .failed: continue
+                case .entered(let entered):
+                    let isLeft =
+                        entered.path.isEmpty ? entered.scope.store != .none : !isRecursive || entered.scope.isRoot
+                    if isLeft { walk.leave() }
+                case .file(let entry):
+                    guard let kind = try walk.role(of: entry).kindByContent else { continue }
+                    found.append((entry.path, kind))
+                }
+            }
+        } catch let error as FileSystemError where error.errno.isDisappearance {}
+        return found
+    }
+
+    /// Throws if a new file store in a directory would take files of other stores, which have not marked their
+    /// directories, for its own: it may remove them.
+    static func requireNoUnmarkedStores(in directory: POSIXPath, _ status: ExitStatus) throws {
+        let files = try unmarkedStoreFiles(in: directory, isRecursive: true).map(\.path.shown)
+        guard let first = files.first else { return }
+        let shown = files.count > 20 ? "\(first) and \(files.count - 1) others" : files.joined(separator: ", ")
+        throw CommandFailure(
+            "nothing was changed: a file store in \(directory.shown) would take files of other stores for its own: \(shown)",
+            status)
+    }
+
+    /// Whether a file with a role, in a directory of the target that no store has marked, is one of a store: it is
+    /// replaced only by such a file, and never deleted.
+    func isUnmarkedStoreFile(_ item: POSIXPath, _ role: FileRole) throws(FileSystemError) -> Bool {
+        if role.kindByContent != nil { return true }
+        let (parent, name) = item.splitLast()
+        // Only names that key-value stores use are looked at with what is beside them.
+        guard role == .quarantine || name.bytes.first == UInt8(ascii: "#") else { return false }
+        let directory = try openDirectory(parent)
+        defer { fileSystem.discard(directory) }
+        return try StoreScope.outside.isStoreFile(name, at: directory, on: fileSystem)
+    }
+
+    /// The outermost backup at or above a directory of an ordinary tree, below the root; nil if there is none. What an
+    /// app has stored in a file store is no backup.
+    func backup(above directory: POSIXPath) -> POSIXPath? {
+        guard store == nil else { return nil }
+        do throws(FileSystemError) {
+            let tree = try ConfinedDirectory(root)
+            var path: POSIXPath = ""
+            for name in directory.bytes.split(separator: UInt8(ascii: "/")) {
+                if BackupManifest.isBackup(path, in: tree) { break }
+                path = path.isEmpty ? POSIXPath(name) : path.appending(POSIXPath(name))
+            }
+            guard BackupManifest.isBackup(path, in: tree), try !scope(of: path).store.hasNestedKeys else { return nil }
+            return path
+        } catch {
+            return nil
+        }
+    }
+
+    /// The scope of a directory of the target.
+    func scope(of directory: POSIXPath) throws(FileSystemError) -> StoreScope {
+        try StoreScope(at: root.appendingIfAny(directory), on: fileSystem)
+    }
+
     /// The path of the nearest directory at or above another one, below the root, that is the root of a store; nil if
     /// there is none.
     func storeRoot(above directory: POSIXPath) throws(FileSystemError) -> POSIXPath? {
@@ -144,8 +222,11 @@ struct FileTarget: Sendable {
             try fileSystem.createDirectory(
                 name, at: above, permissions: permissions.intersection(.all).union(.ownerReadWriteExecute))
             if isUnknownStore { newStores.insert(directory) }
-        } catch  where error.errno == .fileExists {
+        } catch {
             // Another process created the entry meanwhile. If it is not a directory, opening it reports that.
+            guard error.errno == .fileExists else {
+                throw FileSystemError(error.operation, error.errno, path: root.appending(directory))
+            }
         }
     }
 

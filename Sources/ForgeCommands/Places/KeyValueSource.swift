@@ -167,6 +167,13 @@ struct LinesTarget {
             output = nil
             return
         }
+        try Self.require(home)
+        output = try OutputFile(at: POSIXPath(home.url), named: home.text)
+    }
+
+    /// Throws if the lines cannot be written to a place because of what is there.
+    static func require(_ home: Home) throws {
+        guard !home.isStandardStream else { return }
         let path = try POSIXPath(home.url)
         let fileSystem = SystemFileSystem()
         if try fileSystem.exists(path, followsSymbolicLinks: false),
@@ -174,7 +181,7 @@ struct LinesTarget {
         {
             throw CommandFailure("not a regular file: \(path.shown); json:- writes to standard output")
         }
-        output = try OutputFile(at: path, named: home.text)
+        try requireNoStore(at: path, home.text)
     }
 
     /// Appends the line of a key and its value.

@@ -106,7 +106,7 @@ struct KVStoreArgument: ParsableArguments {
                 // Opening marks the directory: a creation was interrupted before that, or the device was full.
                 if scope.isUnknown {
                     if try hasOnlyStoreFiles(directory) { return nil }
-                    return "\(path.shown) is in a store that this version does not know"
+                    return try "\(path.shown) is \(placeInUnknownStore(directory))"
                 }
                 guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
                 return "\(path.shown) is not a key-value store: its file log belongs to another program"

@@ -12,7 +12,7 @@ struct BackupCommand: ParsableCommand {
             file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Directories \
             are saved with their permissions, also empty ones. Files that \
             only running processes of a store need (journals, temporary files that it has recorded) are left out. Links, \
-            pipes, sockets and devices are listed and left out. Another backup below the directory is saved as it is.
+            pipes, sockets and devices are listed and left out. A backup below the directory, or in its place, is saved as it is.
 
             The backup is written to .NAME.partial beside the destination NAME, flushed, given a manifest with the size \
             and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \
@@ -71,7 +71,7 @@ struct BackupWriter {
     private let flush = BulkFlush()
     /// The directory that was created last.
     private var lastParent: POSIXPath?
-    /// The backup in the source that the walk is in: its files are copied as they are, or its manifest would not fit.
+    /// The backup in the source, or the source itself, that the walk is in: its files are copied as they are, or its manifest would not fit.
     private var nestedBackup: POSIXPath?
 
     /// Begins the backup of a directory of stores; `target` is an empty directory.
@@ -95,11 +95,13 @@ struct BackupWriter {
             switch event {
             case .entered(let directory):
                 if !isNested(directory.path) {
-                    nestedBackup =
-                        !directory.path.isEmpty && BackupManifest.isBackup(directory.path, in: source)
-                        ? directory.path : nil
+                    nestedBackup = BackupManifest.isBackup(directory.path, in: source) ? directory.path : nil
                 }
                 try add(directory)
+                let checker = StoreChecker(keys: [], progress: report.progress)
+                if !isNested(directory.path), let finding = try checker.logDirectory(directory, below: source.path) {
+                    try report.fail(directory.path.shown, "damaged: \(finding.details.joined())")
+                }
             case .other: throw StoreWalk.ContainsOther()
             case .failed(let error): try report.fail(error.path?.shown ?? "", "\(error)")
             case .file(let entry): try add(entry, of: walk)
@@ -140,7 +142,8 @@ struct BackupWriter {
             case .content, .log, .vault, .vaultKey, .entry, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
                 let isJudged =
-                    [.vault, .vaultKey].contains(role) || entry.path.splitLast().name.isMarkerOfKind
+                    [.log, .vault, .vaultKey].contains(role) || entry.path.splitLast().name.isMarkerOfKind
+                    || entry.scope.owner == .unknownStore
                     || role == .entry && entry.scope.owner.contains(.images)
                 if isJudged { try reportDamage(of: entry, in: walk) }
             }
@@ -158,12 +161,12 @@ struct BackupWriter {
     /// Whether a path is below the backup that the walk is in.
     private func isNested(_ path: POSIXPath) -> Bool { nestedBackup.map(path.isBelow) ?? false }
 
-    /// Reports a marker, vault, key file or cached image that was copied and is damaged.
+    /// Reports a marker, log, vault, key file or cached image that was copied and is damaged.
     private func reportDamage(of entry: StoreWalk.Entry, in walk: StoreWalk) throws {
         let checker = StoreChecker(keys: [], progress: report.progress)
-        guard let finding = checker.checkFormat(of: entry, in: walk, below: source.path), finding.hasWrongContent else {
-            return
-        }
+        guard let finding = checker.checkFormat(of: entry, in: walk, below: source.path),
+            finding.hasWrongContent || finding.role == .log && finding.state == .damaged
+        else { return }
         let details = finding.details.joined(separator: "; ")
         try report.fail(entry.path.shown, "damaged, copied as it is: \(finding.kind): \(details)")
     }

@@ -14,17 +14,43 @@ enum BackupManifest {
     /// The maximum length of a line in bytes: more than the longest path and all attributes have.
     static let lineLimit = 1 << 20
 
-    /// Whether a directory of a tree is that of a backup, finished or not.
+    /// Whether a directory of a tree is that of a backup, finished or not; an empty path is the root of the tree.
     static func isBackup(_ directory: POSIXPath, in tree: ConfinedDirectory) -> Bool {
         do {
-            return try tree.withDirectory(directory) { (opened) throws(FileSystemError) in
-                let content = try tree.fileSystem.status(content, at: opened, followsSymbolicLinks: false)
-                let start = try tree.fileSystem.start(of: name, at: opened)
-                return content.type == .directory && hasFormat(start)
+            return try tree.withDirectory(directory.isEmpty ? "." : directory) { (opened) throws(FileSystemError) in
+                isBackup(opened, on: tree.fileSystem)
             }
         } catch {
             return false
         }
+    }
+
+    private static func isBackup(_ directory: Descriptor, on fileSystem: any POSIXFileSystem) -> Bool {
+        do throws(FileSystemError) {
+            let content = try fileSystem.status(content, at: directory, followsSymbolicLinks: false)
+            let start = try fileSystem.start(of: name, at: directory)
+            return content.type == .directory && hasFormat(start)
+        } catch {
+            return false
+        }
+    }
+
+    /// Whether an open directory, or one above it, is that of a backup.
+    static func contains(_ directory: Descriptor, on fileSystem: any POSIXFileSystem) -> Bool {
+        var current = directory
+        defer { if current != directory { fileSystem.discard(current) } }
+        while !isBackup(current, on: fileSystem) {
+            do throws(FileSystemError) {
+                let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(current)))
+                let above = try fileSystem.open("..", at: current, .readOnly, options: [.directory])
+                if current != directory { fileSystem.discard(current) }
+                current = above
+                guard DirectoryIdentity(try fileSystem.status(of: .descriptor(above))) != identity else { return false }
+            } catch {
+                return false
+            }
+        }
+        return true
     }
 
     /// Whether the first line of a manifest begins with these bytes, which contain the format.
@@ -72,6 +98,8 @@ enum BackupManifest {
         /// The permission bits that are saved.
         static let permissionMask: UInt16 = 0o3777
 
+        var filePermissions: FilePermissions { FilePermissions(rawValue: CModeT(permissions & Self.permissionMask)) }
+
         /// The path of the directory, empty for `.`; throws as ``File/relativePath()``.
         func relativePath() throws(CommandFailure) -> POSIXPath {
             directory == "." ? "" : try BackupManifest.relativePath(directory)
@@ -85,7 +113,9 @@ enum BackupManifest {
         guard
             components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) }),
             !path.containsNUL
-        else { throw CommandFailure("the manifest contains a path that leads out of the backup") }
+        else {
+            throw CommandFailure("the manifest contains a path that is not valid, or leads out of the backup: \(text)")
+        }
         return path
     }
 
@@ -105,14 +135,15 @@ enum BackupManifest {
 /// Writes a manifest line by line.
 final class BackupManifestWriter {
     private let fileSystem = SystemFileSystem()
+    private let path: POSIXPath
     private let descriptor: Descriptor
     private var hash = SHA256()
     private var count = 0
 
     init(in directory: POSIXPath) throws {
+        path = directory.appending(BackupManifest.name)
         descriptor = try fileSystem.open(
-            directory.appending(BackupManifest.name), .writeOnly, options: [.create, .exclusiveCreate],
-            permissions: .ownerReadWrite)
+            path, .writeOnly, options: [.create, .exclusiveCreate], permissions: .ownerReadWrite)
         try append(BackupManifest.Header(created: Date()))
     }
 
@@ -136,13 +167,17 @@ final class BackupManifestWriter {
     func finish() throws {
         let digest = hash.finalize()
         try append(BackupManifest.End(files: count, sha256: BackupManifest.hexadecimal(digest)))
-        try fileSystem.synchronize(descriptor, .full)
+        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+            try fileSystem.synchronize(descriptor, .full)
+        }
     }
 
     private func append(_ line: some Encodable) throws {
         let bytes = Array(try JSONText.line(line).utf8)
         hash.update(data: bytes)
-        try fileSystem.writeBytes(bytes, to: descriptor)
+        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+            try fileSystem.writeBytes(bytes, to: descriptor)
+        }
     }
 }
 
@@ -178,11 +213,18 @@ struct BackupManifestReader {
             throw CommandFailure("not a finished backup: there is no \(path.shown)", .notFound)
         }
         defer { fileSystem.discard(descriptor) }
-        var reader = LineReader(FileDescriptor(rawValue: descriptor.rawValue), limit: BackupManifest.lineLimit)
+        var lines = LineReader(FileDescriptor(rawValue: descriptor.rawValue), limit: BackupManifest.lineLimit)
+        func next() throws(CommandFailure) -> ArraySlice<UInt8>? {
+            do {
+                return try lines.next()
+            } catch {
+                throw CommandFailure("\(path.shown): \(error)", error.status)
+            }
+        }
         var hash = SHA256()
         var count = 0
         var isHeader = true
-        while let line = try reader.next() {
+        while let line = try next() {
             let data = Data(line)
             if isHeader {
                 try checkHeader(data)
@@ -194,7 +236,7 @@ struct BackupManifestReader {
                 try directory(found)
             } else if let end = decode(BackupManifest.End.self, data) {
                 guard end.files == count, end.sha256 == BackupManifest.hexadecimal(hash.finalize()),
-                    try reader.next() == nil
+                    try next() == nil
                 else { throw CommandFailure("the manifest is altered or damaged: \(path.shown)") }
                 return
             } else {
@@ -210,9 +252,10 @@ struct BackupManifestReader {
         guard let header = decode(BackupManifest.Header.self, data),
             header.format == BackupManifest.Header.format
         else { throw CommandFailure("not the manifest of a backup: \(path.shown)") }
-        guard header.version == 1 else {
+        guard header.version <= 1 else {
             throw CommandFailure("the backup was written by a later version of forge: \(path.shown)")
         }
+        guard header.version == 1 else { throw CommandFailure("the manifest is altered or damaged: \(path.shown)") }
     }
 
     private func decode<Value: Decodable>(_ type: Value.Type, _ line: Data) -> Value? {

@@ -18,8 +18,8 @@ struct RepairCommand: ParsableCommand {
             - A damaged marker of a store, without which its other files are not recognised, is written anew.
             - Files of other programs or of a later version, and files that this process may not read, are left and listed. \
             So is everything that an app has stored in a file store, and a log or vault in a directory that no store has \
-            marked; a log there is repaired if its directory itself is given. Nothing is changed in a backup below the \
-            directory, or below the directory of a store of a later version.
+            marked; a log there is repaired if its directory itself is given. Nothing is changed in a backup, nor \
+            below the directory of a store of a later version.
 
             Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps first: a \
             key-value store that is in use is left as it is.
@@ -146,6 +146,8 @@ struct StoreRepair {
         case .vaultKey where try isExposed(path):
             if !isDryRun { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
             return Outcome(action: "repair", details: ["readable by other users; mode 0600"])
+        case .vaultKey where try !finding.hasWrongContent && isPrivate(path):
+            return Outcome(action: "repair", details: ["mode 0600 since another name of the file was repaired"])
         case .vault where finding.isMarked && finding.hasWrongContent,
             .vaultKey where finding.isMarked && finding.hasWrongContent,
             .entry where finding.isMarked && finding.hasWrongContent:
@@ -186,6 +188,11 @@ struct StoreRepair {
         // A check recognises data that was set aside by this prefix.
         let base = Array("quarantine-".utf8) + name.bytes
         guard !isDryRun else {
+            if try fileSystem.exists(directory, followsSymbolicLinks: false),
+                try fileSystem.status(directory, followsSymbolicLinks: false).type != .directory
+            {
+                throw CommandFailure("\(directory.shown) is no directory")
+            }
             return Outcome(
                 action: "set-aside", destination: directory.appending(POSIXPath(base)).shown, details: finding.details)
         }
@@ -214,6 +221,15 @@ struct StoreRepair {
             return true
         } catch {
             guard error.errno == .fileExists else { throw error }
+            return false
+        }
+    }
+
+    /// Whether a key file can be used as it is now.
+    private func isPrivate(_ path: POSIXPath) throws -> Bool {
+        do throws(CryptError) {
+            return try VaultKeyFile.load(at: URL(path)) != nil
+        } catch {
             return false
         }
     }

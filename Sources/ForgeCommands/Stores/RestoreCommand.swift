@@ -72,18 +72,24 @@ struct RestoreCommand: ParsableCommand {
     /// Lists the files that are in the directory of the backup and not among the files of its manifest.
     private func reportAdded(to backup: POSIXPath, files count: Int, _ report: BackupReport) throws {
         var found = 0
+        var isComplete = true
         func forEachFile(_ body: (POSIXPath) throws -> Void) throws {
             do {
                 var walk = StoreWalk(try Self.content(of: backup))
                 while let event = try walk.next() {
                     try Interruption.check()
                     if case .file(let entry) = event { try body(entry.path) }
+                    if case .failed = event { isComplete = false }
                 }
             } catch let error as FileSystemError where count == 0 && error.errno.isDisappearance {
                 // A backup without files may have lost its empty directory.
             }
         }
         try forEachFile { _ in found += 1 }
+        // All files of the manifest are there.
+        guard found >= count || !isComplete else {
+            throw CommandFailure("the manifest is altered: it lists a file twice; nothing is restored")
+        }
         guard found > count else { return }
         var listed: Set<POSIXPath> = []
         try BackupManifestReader(of: backup).forEach { listed.insert(try $0.relativePath()) }
@@ -119,14 +125,34 @@ struct RestoreCommand: ParsableCommand {
         try flush.include(target.path)
         try flush.finish()
         try staged.place()
+        try Self.restrict(at: try POSIXPath(URL(POSIXPath(destination))), as: backup)
     }
 
-    /// Creates a directory with its permissions; the owner can always use it.
+    /// Takes permissions from the owner of the directories that have them only while they are filled and renamed, the
+    /// deepest ones first.
+    private static func restrict(at destination: POSIXPath, as backup: POSIXPath) throws {
+        var restricted: [BackupManifest.Directory] = []
+        let all = UInt16(FilePermissions.ownerReadWriteExecute.rawValue)
+        try BackupManifestReader(of: backup).forEach { _ in
+        } directory: {
+            if $0.permissions & all != all { restricted.append($0) }
+        }
+        guard !restricted.isEmpty else { return }
+        let target = try ConfinedDirectory(destination)
+        for directory in restricted.reversed() {
+            let path = try directory.relativePath()
+            try target.withDirectory(path.isEmpty ? "." : path) { (opened) throws(FileSystemError) in
+                try target.fileSystem.setPermissions(directory.filePermissions, of: .descriptor(opened))
+                try target.fileSystem.synchronize(opened, .full)
+            }
+        }
+    }
+
+    /// Creates a directory with its permissions; the owner can use it until ``restrict(at:as:)``.
     private static func create(_ directory: BackupManifest.Directory, in target: ConfinedDirectory) throws {
         let path = try directory.relativePath()
         try createParent(of: path.appending("."), in: target)
-        let bits = directory.permissions & BackupManifest.Directory.permissionMask
-        let permissions = FilePermissions(rawValue: CModeT(bits)).union(.ownerReadWriteExecute)
+        let permissions = directory.filePermissions.union(.ownerReadWriteExecute)
         try target.withDirectory(path.isEmpty ? "." : path) { (directory) throws(FileSystemError) in
             try target.fileSystem.setPermissions(permissions, of: .descriptor(directory))
         }

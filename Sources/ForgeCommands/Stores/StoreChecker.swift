@@ -22,12 +22,17 @@ struct StoreChecker {
         let top = try POSIXPath(url)
         var walk = StoreWalk(try ConfinedDirectory(top))
         var findings: [StoreFinding] = []
-        var kept = KeptDirectories(in: try ConfinedDirectory(top))
+        var kept = try KeptDirectories(in: ConfinedDirectory(top))
         var isEmpty = true
         while let event = try walk.next() {
             switch event {
             case .entered(let directory):
                 kept.enter(directory.path)
+                if var finding = try logDirectory(directory, below: top) {
+                    isEmpty = false
+                    finding.reasonToKeep = kept.reason(for: directory.path)
+                    findings.append(finding)
+                }
                 continue
             case .other: continue
             case .failed(let error):
@@ -36,7 +41,7 @@ struct StoreChecker {
                 isEmpty = false
                 if var finding = check(entry, of: walk, below: top) {
                     kept.note(finding, entry)
-                    finding.reasonToKeep = kept.reason(for: entry.path)
+                    finding.reasonToKeep = finding.reasonToKeep ?? kept.reason(for: entry.path)
                     findings.append(finding)
                 }
             }
@@ -68,6 +73,17 @@ struct StoreChecker {
             location: place.location)
     }
 
+    /// The damage of a key-value store whose log is a directory; nil for any other directory.
+    func logDirectory(_ entry: StoreWalk.Entry, below top: POSIXPath) throws(FileSystemError) -> StoreFinding? {
+        let (parent, name) = entry.path.splitLast()
+        guard name == FileKVStore.logName, !entry.path.isEmpty, entry.root == parent,
+            try StoreScope(at: top.appendingIfAny(parent), on: fileSystem).owner.contains(.keyValue)
+        else { return nil }
+        return StoreFinding(
+            path: entry.path.shown, kind: "key-value store", bytes: 0, state: .damaged,
+            details: ["its log is a directory"], location: entry.path)
+    }
+
     /// The text of an error without the path, which the finding contains already.
     private func details(of error: any Error, at place: Place) -> String {
         guard var error = error as? FileSystemError else { return "\(error)" }
@@ -75,10 +91,10 @@ struct StoreChecker {
         return "\(error)"
     }
 
-    /// Checks a file whose format its store defines, apart from logs and files of apps; nil for any other file.
+    /// Checks a file whose format its store defines; nil for any other file.
     func checkFormat(of entry: StoreWalk.Entry, in walk: StoreWalk, below top: POSIXPath) -> StoreFinding? {
         guard let finding = check(entry, of: walk, below: top) else { return nil }
-        return [.vault, .vaultKey, .entry, .marker].contains(finding.role) ? finding : nil
+        return [.log, .vault, .vaultKey, .entry, .marker].contains(finding.role) ? finding : nil
     }
 
     /// Checks one entry; returns nil for a marker or another internal file of a store, and for a file that was removed
@@ -90,7 +106,12 @@ struct StoreChecker {
         do {
             finding.bytes = entry.status.type == .directory ? 0 : Int(entry.status.sizeInBytes)
             finding.role = try walk.role(of: entry)
-            finding.isMarked = entry.scope.isRoot
+            finding.isMarked = entry.scope.isRoot && !entry.scope.isUnknown
+            if entry.scope.owner == .unknownStore, finding.role == .content, !name.isMarkerOfKind {
+                // Its log, vaults and keys are known by their contents; whether they may be changed is not known.
+                finding.role = try walk.role(of: entry, in: .outside)
+                if finding.role == .vaultKey { finding.reasonToKeep = "in the directory of a store that is not known" }
+            }
             switch finding.role {
             case .marker, .bookkeeping: return nil
             case .special(let type):
@@ -141,12 +162,16 @@ struct StoreChecker {
         let content = try fileSystem.closing(file) { () throws(FileSystemError) in
             try fileSystem.readBytes(of: file, at: 0, count: 64)
         }
-        guard StoreMarker.isDamaged(content, of: kind) else { return }
+        guard StoreMarker.isDamaged(content, of: kind) else {
+            // A whole one beside a damaged one is no reason to leave the others as they are.
+            if StoreMarker.kind(of: name, containing: content) != nil { finding.role = .marker }
+            return
+        }
         finding.kind = "marker"
         finding.role = .marker
         finding.state = .damaged
         finding.hasWrongContent = true
-        finding.details = ["until it is repaired, the files beside it are not checked as those of the \(kind.text)"]
+        finding.details = ["until it is repaired, the files beside it are left as they are"]
     }
 
     private func checkTemporary(
@@ -227,17 +252,23 @@ struct StoreChecker {
 /// The directories of a walk below which nothing is repaired.
 struct KeptDirectories {
     private let tree: ConfinedDirectory
+    private let isInBackup: Bool
     private var current: (path: POSIXPath, reason: String)?
 
-    /// - Parameter tree: The root of the walk. If it is a backup itself, its files are repaired.
-    init(in tree: ConfinedDirectory) { self.tree = tree }
+    /// - Parameter tree: The root of the walk, which may be a backup itself, or in one.
+    /// - Throws: `FileSystemError` if the root cannot be opened.
+    init(in tree: ConfinedDirectory) throws(FileSystemError) {
+        self.tree = tree
+        isInBackup = try tree.withDirectory(".") { (root) throws(FileSystemError) in
+            BackupManifest.contains(root, on: tree.fileSystem)
+        }
+    }
 
     /// Notes a directory that the walk enters.
     mutating func enter(_ path: POSIXPath) {
         if let current, path.isBelow(current.path) { return }
-        current =
-            !path.isEmpty && BackupManifest.isBackup(path, in: tree)
-            ? (path, "in a backup, whose manifest would not fit any more") : nil
+        let isBackup = path.isEmpty ? isInBackup : BackupManifest.isBackup(path, in: tree)
+        current = isBackup ? (path, "in a backup, whose manifest would not fit any more") : nil
     }
 
     /// Notes a file, which may be a marker of a later version. The walk comes to markers first.

@@ -19,7 +19,8 @@ private let discussion = """
 
     A store within the tree of a destination is kept as a whole, or is a copy of one in the source: its files are \
     replaced, and with --delete removed, only if the source has a store of the same kinds at the same path. A \
-    key-value store that another process has open is not replaced. Locks and journals always stay. What is kept of a store that the source does not have is listed, and the exit status is 2. \
+    key-value store that another process has open is not replaced. Locks and journals always stay. A log, vault or key in a directory that no store has marked is replaced only by a \
+    file of the same kind, and never deleted; a file store is not created above one. A backup is kept as a whole too, unless the source has one at the same path. What is kept of a store that the source does not have is listed, and the exit status is 2. \
     json:FILE is refused in the directory of a store, also as a new file.
 
     Files and new directories of a tree have the permissions of the source's when they are written, without special \

@@ -34,6 +34,8 @@ struct FileGroupCopy {
         let scope: StoreScope
         /// Whether the source has a store of the same kinds at the same path.
         var isMirrored = false
+        /// Why nothing is written there: the source has another store there, or the destination a backup.
+        var refusal: String?
         /// Whether another process has the key-value store open.
         var isInUse = false
     }
@@ -92,17 +94,29 @@ struct FileGroupCopy {
         }
         let size = file.status.sizeInBytes
         var present: Descriptor?
-        if case .success(let directory) = targetDirectory { present = target.open(name, in: directory) }
+        switch targetDirectory {
+        case .success(let directory): present = target.open(name, in: directory)
+        case .failure(let error):
+            // A file store creates its directories; a dry run does not.
+            let isReportedLater = target.store != nil && !arguments.dryRun
+            guard isReportedLater || error.errno == .noSuchFileOrDirectory else { throw error }
+        }
         defer { present.map(fileSystem.discard) }
         if let present, try file.isEqual(to: present) { return try log.record(.equal, path.shown, bytes: size) }
         if let present, try fileSystem.status(of: .descriptor(present)).type == .directory {
             return try log.record(.fail, path.shown, reason: "the destination has a directory there")
         }
-        if let reason = try refusal(of: name) {
+        if let reason = try refusal(of: name, from: directory) {
             return try log.record(.fail, path.shown, reason: reason)
         }
         if try isBookkeeping(name) { return }
-        let action = present == nil ? TransferLog.Action.copy : .replace
+        var action = present == nil ? TransferLog.Action.copy : .replace
+        if present == nil, case .success(let directory) = targetDirectory,
+            try fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+        {
+            // A link or a socket, which is not opened.
+            action = .replace
+        }
         guard !arguments.dryRun else { return try log.record(action, path.shown, bytes: size) }
         guard let store = target.store else {
             try target.replace(name, in: targetDirectory.get(), by: file, isPresent: present != nil)
@@ -121,28 +135,59 @@ struct FileGroupCopy {
 
     /// The reason why a file is not written to an ordinary directory: its name belongs to a store in the destination
     /// that the source does not have there, or that another process has open. Nil if it is written.
-    private mutating func refusal(of name: POSIXPath) throws -> String? {
+    private mutating func refusal(of name: POSIXPath, from source: Descriptor) throws -> String? {
         guard target.store == nil, case .success(let directory) = targetDirectory else { return nil }
-        let store = try targetStore ?? openTargetStore(directory)
+        let store = try targetStore ?? openTargetStore(directory, from: source)
         targetStore = store
-        guard store.scope.store != .none else { return nil }
         if store.isInUse { return "the store there is in use by another process" }
         if store.isMirrored { return nil }
+        if let refusal = store.refusal { return refusal }
+        let scope = store.scope
         // Every file below the root of a store with nested keys is one of the store.
-        let isContent =
-            try !store.scope.isUnknown && !store.scope.store.hasNestedKeys
-            && isContent(name, at: directory, of: store.scope)
-        return isContent ? nil : "\(PresentStore(text: store.scope.store.text ?? ""))"
+        guard try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem) else {
+            return nil
+        }
+        guard scope.store == .none else { return "\(PresentStore(text: scope.store.text ?? ""))" }
+        let kind = try fileSystem.kindByContent(of: name, at: directory)
+        let isSame =
+            try StoreScope.outside.isStoreFile(name, at: source, on: fileSystem)
+            && fileSystem.kindByContent(of: name, at: source) == kind
+        return isSame ? nil : "\(PresentStore(text: (kind ?? .keyValue).text))"
     }
 
-    private func openTargetStore(_ directory: Descriptor) throws(FileSystemError) -> TargetStore {
+    private func openTargetStore(_ directory: Descriptor, from source: Descriptor) throws -> TargetStore {
+        if let backup = target.backup(above: group.directory) {
+            // No process has a store in a backup open: its files are like any others.
+            let isMirrored = BackupManifest.isBackup(backup, in: self.source)
+            let refusal = isMirrored ? nil : "the destination has a backup there"
+            return TargetStore(scope: .outside, isMirrored: isMirrored, refusal: refusal)
+        }
         var store = TargetStore(scope: try StoreScope(of: directory, on: fileSystem))
-        guard store.scope.store != .none, let root = try target.storeRoot(above: group.directory) else { return store }
-        store.isMirrored = try target.isMirrored(root, in: source)
-        if store.isMirrored, !arguments.dryRun {
-            store.isInUse = try !target.lockStore(in: group.directory, of: store.scope)
+        let sourceScope = try StoreScope(of: source, on: fileSystem)
+        guard store.scope.store != .none || sourceScope.store != .none else { return store }
+        let root = try target.storeRoot(above: group.directory)
+        if let root {
+            store.isMirrored = try target.isMirrored(root, in: self.source)
+            if !store.isMirrored, sourceScope.store != .none {
+                store.refusal = try "\(PresentStore(text: target.scope(of: root).store.text ?? ""))"
+            } else if store.isMirrored, !arguments.dryRun {
+                store.isInUse = try !target.lockStore(in: group.directory, of: store.scope)
+            }
+        } else if store.scope.store == .none {
+            store.refusal = try otherUnmarkedStore(sourceScope).map { "\(PresentStore(text: $0.text))" }
         }
         return store
+    }
+
+    /// The kind of a store in the directory of the target, which no store has marked, if the source has another one
+    /// there, whose marker would hide it.
+    private func otherUnmarkedStore(_ scope: StoreScope) throws -> StoreKind? {
+        let isRecursive = scope.isRoot && scope.store.hasNestedKeys
+        let directory = target.root.appendingIfAny(group.directory)
+        return try FileTarget.unmarkedStoreFiles(in: directory, isRecursive: isRecursive).first { file in
+            if scope.owner.contains(file.kind) { return false }
+            return try !SourceFile.hasKind(file.kind, group.path(of: file.path), in: source)
+        }?.kind
     }
 
     /// Whether a file is one that only running processes of a store need, such as a lock or a journal: it stays.
@@ -153,18 +198,6 @@ struct FileGroupCopy {
             return try [.bookkeeping, .temporary].contains(scope.role(of: name, at: directory, on: fileSystem))
         } catch  where error.errno == .noSuchFileOrDirectory {
             return false
-        }
-    }
-
-    /// Whether a file does not belong to a store, or does not exist.
-    private func isContent(
-        _ name: POSIXPath, at directory: Descriptor, of scope: StoreScope
-    ) throws(FileSystemError) -> Bool {
-        do throws(FileSystemError) {
-            return try scope.role(of: name, at: directory, on: fileSystem) == .content
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return true
         }
     }
 

@@ -119,6 +119,7 @@ struct FileTransfer {
         var walk = walk()
         var next = try nextFile(&walk)
         guard next != nil else { return false }
+        if target.store != nil { try FileTarget.requireNoUnmarkedStores(in: target.root, .partial) }
         try await openStore()
         try await withThrowingTaskGroup(of: Void.self) { group in
             var running = 0
@@ -194,27 +195,18 @@ struct FileTransfer {
     private func deleteExtraneous() async throws {
         try log.requireCompleteSource()
         var count = 0
-        var keptStores: [POSIXPath] = []
-        try forEachExtraneous { _ in
-            count += 1
-        } kept: {
-            keptStores.append($0)
+        var kept: [(path: POSIXPath, reason: String)] = []
+        try forEachExtraneous {
+            if let reason = $1 { kept.append(($0, reason)) } else { count += 1 }
         }
         guard count <= arguments.maxDelete else {
             throw CommandFailure(
                 "nothing was deleted: \(counted(count, "file")) would be deleted, more than --max-delete \(arguments.maxDelete)",
                 .partial)
         }
-        for store in keptStores {
-            let isUnknown = try StoreScope(at: target.root.appendingIfAny(store), on: SystemFileSystem()).isUnknown
-            let kind = isUnknown ? "of a kind that is not known" : "that the source does not have"
-            try log.record(.skip, store.shown, reason: "a store \(kind) is kept whole")
-        }
+        for (path, reason) in kept { try log.record(.skip, path.shown, reason: reason) }
         var others: [POSIXPath] = []
-        try forEachExtraneous {
-            others.append($0)
-        } kept: { _ in
-        }
+        try forEachExtraneous { if $1 == nil { others.append($0) } }
         for path in try removingOtherSpellings(others) {
             try Interruption.check()
             try requireSameSource()
@@ -229,25 +221,52 @@ struct FileTransfer {
         }
     }
 
-    /// Calls `other` with each extraneous file, and `kept` once with the root of each store of the destination that the
-    /// source does not have, whose files are kept.
-    private func forEachExtraneous(_ other: (POSIXPath) -> Void, kept: (POSIXPath) -> Void) throws {
+    /// Calls `body` with each extraneous file that is deleted, without a reason; and with a reason, with each that is
+    /// kept, and once with the root of each store or backup that is.
+    private func forEachExtraneous(_ body: (POSIXPath, _ reasonToKeep: String?) -> Void) throws {
         var mirrored: [POSIXPath: Bool] = [:]
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
         var walk = StoreWalk(try ConfinedDirectory(target.root), except: sourceIdentity)
+        // The last directory, and the backup that it belongs to.
+        var last: (directory: POSIXPath, backup: POSIXPath?)?
+        var backups: [POSIXPath: Bool] = [:]
         while let entry = try walk.nextFile(ofStore: target.store != nil) {
             try Interruption.check()
-            if target.store == nil, let store = entry.root {
+            let (directory, name) = entry.path.splitLast()
+            if last?.directory != directory { last = (directory, target.backup(above: directory)) }
+            if let backup = last?.backup {
+                let isMirrored = backups[backup] ?? BackupManifest.isBackup(backup, in: source)
+                if backups.updateValue(isMirrored, forKey: backup) == nil, !isMirrored {
+                    body(backup, "a backup that the source does not have is kept whole")
+                }
+                if !isMirrored { continue }
+            } else if target.store == nil, let store = entry.root {
                 let isMirrored = try mirrored[store] ?? target.isMirrored(store, in: source)
-                if mirrored.updateValue(isMirrored, forKey: store) == nil, !isMirrored { kept(store) }
+                if mirrored.updateValue(isMirrored, forKey: store) == nil, !isMirrored {
+                    let isUnknown = try target.scope(of: store).isUnknown
+                    let kind = isUnknown ? "of a kind that is not known" : "that the source does not have"
+                    body(store, "a store \(kind) is kept whole")
+                }
                 if !isMirrored { continue }
             }
-            guard entry.status.type == .regular, target.store == nil || entry.path.isKey,
-                try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false),
-                try entry.path.splitLast().name.isLeftover
-                    ? target.isAbandoned(entry.path) : walk.role(of: entry).isDeletedWhenMissing
-            else { continue }
-            other(entry.path)
+            guard try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false) else {
+                continue
+            }
+            if target.store != nil, entry.status.type == .directory, entry.scope.isRoot {
+                body(entry.path, "a store that the source does not have is kept whole")
+            }
+            guard entry.status.type == .regular, target.store == nil || entry.path.isKey else { continue }
+            if name.isLeftover {
+                if target.isAbandoned(entry.path) { body(entry.path, nil) }
+                continue
+            }
+            // In a backup, all files are like those of apps.
+            let role = last?.backup == nil ? try walk.role(of: entry) : .content
+            if try role == .log || entry.scope.store == .none && target.isUnmarkedStoreFile(entry.path, role) {
+                body(entry.path, "a file of a store is kept")
+            } else if role.isDeletedWhenMissing {
+                body(entry.path, nil)
+            }
         }
     }
 

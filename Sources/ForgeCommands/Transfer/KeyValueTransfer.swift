@@ -72,6 +72,7 @@ struct KeyValueTransfer {
     // MARK: Copying
 
     private func rehearse(_ source: KeyValueSource) async throws -> Names {
+        if arguments.destination.scheme == .json { try LinesTarget.require(arguments.destination) }
         let present = try openPresent()
         let names = try await copy(source, to: present, limit: .max) { _ in }
         if let present, arguments.delete { try await deleteExtraneous(than: names, in: present) }

@@ -58,7 +58,8 @@ final class OutputFile {
             target = .replacement(of: file, by: temporary, in: directory)
         } catch {
             fileSystem.discard(directory)
-            throw error
+            // The error names a temporary file.
+            throw FileSystemError(error.operation, error.errno, path: end)
         }
         // An error from here on runs `deinit`.
         try fileSystem.setPermissions(permissions, of: .descriptor(descriptor))

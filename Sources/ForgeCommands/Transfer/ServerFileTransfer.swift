@@ -28,8 +28,11 @@ struct ServerFileTransfer {
             throw CommandFailure(
                 "\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
         }
-        self.init(
-            arguments, log, from: try Self.place(arguments.source), to: try Self.place(arguments.destination))
+        let target = try Self.place(arguments.destination)
+        if arguments.destination.scheme == .files {
+            try FileTarget.requireNoUnmarkedStores(in: POSIXPath(arguments.destination.url), .partial)
+        }
+        self.init(arguments, log, from: try Self.place(arguments.source), to: target)
     }
 
     private static func place(_ home: Home) throws -> any FilePlace {

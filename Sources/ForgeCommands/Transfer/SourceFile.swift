@@ -50,6 +50,20 @@ struct SourceFile {
         }
     }
 
+    /// Whether the file at a path of the source is one of a kind of store, according to its content; false if there is
+    /// none.
+    static func hasKind(
+        _ kind: StoreKind, _ path: POSIXPath, in source: ConfinedDirectory
+    ) throws(FileSystemError) -> Bool {
+        do {
+            return try source.withParent(of: path) { (directory, name) throws(FileSystemError) in
+                try source.fileSystem.kindByContent(of: name, at: directory) == kind
+            }
+        } catch  where error.errno.isDisappearance {
+            return false
+        }
+    }
+
     /// Calls `body`, and converts its error to a failure of this file.
     func reading<Result>(_ body: () throws(FileSystemError) -> Result) throws(SourceFailure) -> Result {
         do {

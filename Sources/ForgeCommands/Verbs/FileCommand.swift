@@ -57,7 +57,10 @@ struct FileCommand: AsyncParsableCommand {
     struct Set: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Store a file, or standard input.",
-            discussion: "It may have any size. An interrupted or failed input stores nothing.")
+            discussion: """
+                It may have any size. An interrupted or failed input stores nothing. A store is not created above logs, \
+                vaults or keys in directories that no store has marked.
+                """)
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
@@ -167,7 +170,8 @@ struct FileStoreArgument: ParsableArguments {
         }
     }
 
-    /// Throws if the file at a key belongs to another store in the same directory.
+    /// Throws if the file at a key belongs to another store in the same directory, or if the change would create a file
+    /// store above files of other stores.
     func requireNoOtherStoreFile(at key: String) async throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
         let path = try POSIXPath(url).appending(POSIXPath(key))
@@ -178,6 +182,7 @@ struct FileStoreArgument: ParsableArguments {
             try await completeCreation()
             try requireNoStoreFile(at: path, key)
         }
+        try FileTarget.requireNoUnmarkedStores(in: POSIXPath(url), .usage)
     }
 
     /// Marks the directory of a store that another process is creating, or was when it ended: the directory has a journal

@@ -106,7 +106,9 @@ struct VaultArguments: ParsableArguments {
 
     /// Opens the vault with a key that is durable, creating the key file if it is missing.
     func openForWriting() throws -> VaultCrypt {
-        try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
+        try requireKnownStore(at: POSIXPath(URL(POSIXPath(path))), path)
+        if try !storeExists(at: keyFileURL) { try requireKnownStore(at: POSIXPath(keyFileURL), keyFile) }
+        return try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
 
     /// Whether the vault exists.

@@ -365,6 +365,9 @@ extension VaultCrypt {
         bytes.starts(with: VaultHeader.magic)
     }
 
+    /// Whether this is the name of the lock of all vaults of a directory.
+    package static func isLock(_ name: POSIXPath) -> Bool { name == VaultFile.lockName }
+
     /// Whether this is the name of the temporary file of vaults and key files.
     package static func isTemporary(_ name: POSIXPath) -> Bool { name == VaultFile.temporaryName }
 }

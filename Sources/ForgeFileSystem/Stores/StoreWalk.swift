@@ -177,14 +177,19 @@ package struct StoreWalk {
 
     /// The role of an entry that ``next()`` has returned; ``FileRole/content`` if it was removed since.
     ///
+    /// - Parameters:
+    ///   - entry: The entry.
+    ///   - scope: The stores that it is taken to belong to; nil for those that it does.
+    /// - Returns: The role.
     /// - Throws: ``FileSystemError`` if the role depends on the content, and that cannot be read.
-    package func role(of entry: Entry) throws(FileSystemError) -> FileRole {
+    package func role(of entry: Entry, in scope: StoreScope? = nil) throws(FileSystemError) -> FileRole {
         let (parent, name) = entry.path.splitLast()
-        if entry.status.type == .directory, entry.scope.isTemporary(name) { return .temporary }
+        let scope = scope ?? entry.scope
+        if entry.status.type == .directory, scope.isTemporary(name) { return .temporary }
         guard entry.status.type == .regular else { return .special(entry.status.type) }
         var start: [UInt8]?
         do throws(FileSystemError) {
-            return try entry.scope.role(of: name, among: layouts) { () throws(FileSystemError) in
+            return try scope.role(of: name, among: layouts) { () throws(FileSystemError) in
                 if let start { return start }
                 let bytes =
                     if let current, current.path == parent {

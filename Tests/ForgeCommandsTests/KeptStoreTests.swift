@@ -1,0 +1,232 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeCommands
+
+/// Stores and backups in the destination of a copy, or where an output would be written.
+@Suite("stores and backups that are kept")
+struct KeptStoreTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    func plant(_ path: String, _ text: String) throws {
+        let file = scratch.url.appendingPathComponent(path)
+        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data(text.utf8).write(to: file)
+    }
+
+    /// Every file below a directory with its content.
+    func files(_ name: String) throws -> [String: Data] {
+        var found: [String: Data] = [:]
+        for path in try FileManager.default.subpathsOfDirectory(atPath: scratch.path(name)) {
+            var isDirectory: ObjCBool = false
+            let file = scratch.url.appendingPathComponent(name).appendingPathComponent(path)
+            guard FileManager.default.fileExists(atPath: file.path, isDirectory: &isDirectory), !isDirectory.boolValue
+            else { continue }
+            found[path] = try Data(contentsOf: file)
+        }
+        return found
+    }
+
+    func makeStore(_ name: String, keys: Int = 3) throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
+        for number in 0..<keys { try store.set(KVKey<String>("key.\(number)"), value: "value \(number)") }
+        try store.synchronize()
+        try store.close()
+    }
+
+    func makeVault(_ name: String) throws {
+        let directory = scratch.url.appendingPathComponent(name)
+        let key = try VaultKeyFile.loadOrCreate(at: directory.appendingPathComponent("key"))
+        try VaultCrypt(at: directory.appendingPathComponent("vault"), key: key).set("x", for: CryptKey(key: "token"))
+    }
+
+    func makeFiles(_ name: String, _ keys: [String]) async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent(name))
+        for key in keys { try await store.save(Data("text of \(key)".utf8), to: key) }
+    }
+
+    /// Removes the files whose names begin with `#`, as a copy by hand may leave them out.
+    func unmark(_ name: String, except kept: [String] = []) throws {
+        for file in try FileManager.default.contentsOfDirectory(atPath: scratch.path(name))
+        where file.hasPrefix("#") && !kept.contains(file) {
+            try FileManager.default.removeItem(atPath: scratch.path("\(name)/\(file)"))
+        }
+    }
+
+    func copy(_ source: String, _ target: String, _ options: [String] = []) throws -> CommandRun {
+        let words = [source, target].map { $0.replacing(":", with: ":\(scratch.url.path)/") }
+        return try CommandRun(["copy"] + words + ["--json"] + options)
+    }
+
+    func keys(_ run: CommandRun, _ action: String) throws -> [String] {
+        try run.rows().filter { $0["action"] as? String == action }.compactMap { $0["key"] as? String }.sorted()
+    }
+
+    // MARK: Stores that have not marked their directories
+
+    /// A log with what a store has beside it, and a vault with its key, in directories without markers.
+    private func makeUnmarked(_ name: String) throws {
+        try makeStore("\(name)/kv")
+        try unmark("\(name)/kv", except: ["#reserve"])
+        try plant("\(name)/kv/quarantine-records-1", "set aside")
+        try makeVault("\(name)/v")
+        try unmark("\(name)/v")
+    }
+
+    @Test("a copy of a tree replaces a log, vault or key without a marker only by a file of the same kind")
+    func unmarkedReplaced() async throws {
+        try makeUnmarked("dst")
+        let before = try files("dst")
+        for name in ["kv/log", "kv/#reserve", "kv/quarantine-records-1", "v/vault", "v/key", "kv/note"] {
+            try plant("src/\(name)", "plain")
+        }
+        try await makeFiles("fs", ["kv/log", "v/vault", "v/key"])
+        for options in [["--dry-run"], [], ["--delete"]] {
+            let run = try copy("tree:src", "tree:dst", options)
+            #expect(run.status == 2, "\(run.output) \(run.errors)")
+            let expected = ["kv/#reserve", "kv/log", "kv/quarantine-records-1", "v/key", "v/vault"]
+            #expect(try keys(run, "fail") == expected, "\(run.output)")
+        }
+        #expect(try copy("file:fs", "tree:dst").status == 1)
+        #expect(try files("dst") == before.merging(["kv/note": Data("plain".utf8)]) { $1 })
+        // By a store of the same kind they are, marked or not.
+        try makeStore("same/kv", keys: 5)
+        try makeVault("same/v")
+        try unmark("same/v")
+        let run = try copy("tree:same", "tree:dst")
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        for name in ["kv/log", "v/vault", "v/key"] {
+            #expect(try files("dst")[name] == files("same")[name], "\(name)")
+        }
+        #expect(try CommandRun(["kv", "list", scratch.path("dst/kv")]).status == 0)
+    }
+
+    @Test("copy --delete keeps and lists what a store without a marker has, again and again")
+    func unmarkedDeleted() throws {
+        try makeUnmarked("dst")
+        let before = try files("dst")
+        try plant("dst/old", "old")
+        try plant("dst/quarantine-note", "of an app")
+        try plant("src/n", "new")
+        for options in [["--dry-run"], [], []] {
+            let run = try copy("tree:src", "tree:dst", ["--delete"] + options)
+            #expect(run.status == 2, "\(run.output) \(run.errors)")
+            let kept = ["kv/#reserve", "kv/log", "kv/quarantine-records-1", "v/key", "v/vault"]
+            #expect(try keys(run, "skip") == kept, "\(run.output)")
+        }
+        #expect(try files("dst") == before.merging(["n": Data("new".utf8)]) { $1 })
+    }
+
+    @Test("a file store is not created above files of stores without a marker, which it could remove")
+    func unmarkedBelowFileStore() async throws {
+        try makeUnmarked("dst")
+        let before = try files("dst")
+        try plant("src/n", "new")
+        try plant("src/kv/log", "plain")
+        try await makeFiles("files", ["n", "v/key"])
+        for source in ["tree:src", "file:files"] {
+            for options in [[], ["--delete"], ["--dry-run"]] {
+                let run = try copy(source, "file:dst", options)
+                #expect(run.status == 2, "\(run.output) \(run.errors)")
+                for name in ["kv/log", "v/vault", "v/key"] { #expect(run.errors.contains(name), "\(run.errors)") }
+                #expect(try files("dst") == before)
+            }
+        }
+        let dst = scratch.path("dst")
+        for words in [["rm", "-r", dst, "kv"], ["rm", "-r", dst, "v"], ["set", dst, "new"], ["rm", dst, "v/key"]] {
+            let run = try CommandRun(["file"] + words, input: "text")
+            #expect(run.status == 64 && run.errorLines.count >= 1, "\(words) \(run.errors)")
+            #expect(try files("dst") == before)
+        }
+        // What an app has stored in a marked file store is its own.
+        try await makeFiles("dst2", ["n"])
+        try FileManager.default.copyItem(atPath: scratch.path("dst/kv"), toPath: scratch.path("dst2/kv"))
+        #expect(try CommandRun(["file", "rm", "-r", scratch.path("dst2"), "kv"]).status == 0)
+    }
+
+    @Test("an output is not written beside a log without a marker")
+    func outputBesideLog() async throws {
+        try makeUnmarked("dst")
+        try makeStore("kv")
+        try await makeFiles("files", ["a"])
+        #expect(try CommandRun(["backup", scratch.path("files"), scratch.path("b")]).status == 0)
+        let before = try files("dst")
+        let place = scratch.path("dst/kv/x")
+        for words in [
+            ["file", "get", scratch.path("files"), "a", "-o", place],
+            ["copy", "kv:\(scratch.path("kv"))", "json:\(place)"], ["backup", scratch.path("files"), place],
+            ["restore", scratch.path("b"), place],
+        ] {
+            let run = try CommandRun(words)
+            #expect(run.status == 64 && run.errors.contains("key-value store"), "\(words) \(run.errors)")
+        }
+        #expect(try files("dst") == before)
+    }
+
+    // MARK: Stores of other kinds
+
+    @Test("a store is not copied into the directory of one of another kind, marked or not", arguments: [true, false])
+    func otherKinds(isMarked: Bool) async throws {
+        try await makeFiles("src/x", ["b.txt", "n/a.txt"])
+        try makeVault("src/y")
+        try makeStore("src/z")
+        try await makeFiles("src/deep", ["a.txt"])
+        try makeStore("dst/x")
+        try makeStore("dst/y")
+        try makeVault("dst/z")
+        try makeStore("dst/deep/kv")
+        for name in ["x", "y", "z", "deep/kv"] where !isMarked { try unmark("dst/\(name)") }
+        var before = try files("dst")
+        if isMarked {
+            // A file store keeps its distance from a root below it.
+            for name in try files("src").keys where name.hasPrefix("deep/") && !name.hasPrefix("deep/#journal") {
+                before[name] = try files("src")[name]
+            }
+        }
+        for options in [["--dry-run"], [], ["--delete"]] {
+            let run = try copy("tree:src", "tree:dst", options)
+            #expect(run.status == 2, "\(run.output) \(run.errors)")
+            let failed = try keys(run, "fail")
+            for name in ["x/#store-files", "x/b.txt", "y/#store-vaults", "y/vault", "z/#store-key-value", "z/log"] {
+                #expect(failed.contains(name), "\(name): \(failed)")
+            }
+            #expect(failed.contains("deep/#store-files") == !isMarked)
+        }
+        let after = try files("dst")
+        for (name, content) in before { #expect(after[name] == content, "\(name)") }
+        let added = after.keys.filter { before[$0] == nil && !$0.hasPrefix("deep/") }
+        #expect(added.allSatisfy { !isMarked && $0.hasPrefix("x/n/") }, "\(added)")
+    }
+
+    @Test("copy --delete lists the log that it keeps of a store whose source has none")
+    func logIsListed() throws {
+        try makeStore("src/kv")
+        try makeStore("dst/kv")
+        try FileManager.default.removeItem(atPath: scratch.path("src/kv/log"))
+        let log = try files("dst")["kv/log"]
+        let run = try copy("tree:src", "tree:dst", ["--delete"])
+        #expect(run.status == 2, "\(run.output)")
+        #expect(try keys(run, "skip") == ["kv/log"])
+        #expect(try files("dst")["kv/log"] == log)
+    }
+
+    @Test("copy --delete lists a store below a file store that the source does not have")
+    func storeBelowFileStore() async throws {
+        try await makeFiles("src", ["a"])
+        try await makeFiles("dst", ["a", "old"])
+        try makeStore("dst/d/kv")
+        let before = try files("dst/d")
+        for options in [["--dry-run"], [], []] {
+            let run = try copy("file:src", "file:dst", ["--delete"] + options)
+            #expect(run.status == 2, "\(run.output)")
+            #expect(try keys(run, "skip") == ["d/kv"], "\(run.output)")
+        }
+        #expect(try files("dst/d") == before)
+    }
+}
