@@ -309,6 +309,12 @@ extension UserDefaultsKVStore {
         if let aside { defaults.set(old?.object, forKey: aside) }
         if marker != nil { defaults.set(true, forKey: UserDefaultsName.sentinel) }
         if let replaced { defaults.removeObject(forKey: replaced.name) }
+        // Foundation keeps an object that equals the new one, such as a text of the same characters in other bytes.
+        if let new, let oldEncoded, NSArray(object: oldEncoded).isEqual(to: [new]),
+            PropertyListValue.bytes(of: oldEncoded) != PropertyListValue.bytes(of: new)
+        {
+            defaults.removeObject(forKey: encoded)
+        }
         defaults.set(new, forKey: encoded)
         let isInFile =
             defaults.synchronize()
