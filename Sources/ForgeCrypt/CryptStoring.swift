@@ -20,7 +20,7 @@
 /// - On a device that fails or is read-only, what a call cannot do is ``CryptError/Code/unavailable(_:)`` with the reason
 ///   `.inputOutput`; on a full one, ``CryptError/Code/noSpace``, also of a `delete` that needs space. A call that has
 ///   nothing to change may succeed. On a read-only device secrets are read. When the device works again, so does the
-///   store. In a place that another user owns, or in which others may write, nothing is written: `.insecureFile`, or
+///   store. In a place that another user than root owns, or in which others may write, nothing is written: `.insecureFile`, or
 ///   `.unavailable` where the system denies access; reads may work.
 /// - Every error is a ``CryptError`` with the operation and, unless the call has none, the name of the secret.
 /// - No error, description, reflection or log contains a value or an encryption key. Attach an error of a coder as
@@ -47,7 +47,7 @@ public protocol CryptStoring: Sendable {
     /// Whether there is a value of any type.
     func contains<Value>(_ key: CryptKey<Value>) throws -> Bool
 
-    /// Removes every secret of this store, of every accessibility.
+    /// Removes every secret of this store, of every accessibility; concurrent changes are made before or after it.
     func deleteAll() throws
 
     /// Stores a value if the secret is absent; a value of any type counts as present.

@@ -348,14 +348,21 @@ extension ConformanceChecks {
     static func expectIndependence(of stores: (any CryptStoring, any CryptStoring), _ calls: OwnSecretCalls)
         async throws
     {
-        @Sendable func step(_ number: Int, _ name: String, _ store: any CryptStoring) throws {
-            // The state that the step before this one has left.
-            let expected = number % 3 == 0 ? nil : number - 1
+        // Several names each: a store that keeps them in several files shares some of these.
+        let nameCount = 8
+        @Sendable func expectLast(before number: Int, of thread: String, in store: any CryptStoring) throws -> String {
+            let (name, round) = ("\(thread).\(number % nameCount)", number / nameCount)
+            // The state that the round before this one has left.
+            let expected = round % 3 == 0 ? nil : number - nameCount
             let value = try store.get(CryptKey<Int>(key: name))
             try expect(
                 value == expected,
                 "get(\(name)) of the only thread that changes it: expected \(text(expected)), got \(text(value))")
-            if number % 3 == 2 {
+            return name
+        }
+        @Sendable func step(_ number: Int, _ thread: String, _ store: any CryptStoring) throws {
+            let name = try expectLast(before: number, of: thread, in: store)
+            if number / nameCount % 3 == 2 {
                 try calls.delete(store, name)
             } else {
                 try calls.set(store, number, name)
@@ -363,16 +370,43 @@ extension ConformanceChecks {
         }
         let number = Mutex(0)
         let (first, second) = stores
-        try await overlapping(writers: 1, readers: 1, overlaps: 16) { _, call in
+        try await overlapping(writers: 1, readers: 1, overlaps: 32) { _, call in
             try step(call, "first", first)
         } read: { _ in
             try step(number.withLock { $0 }, "second", second)
             number.withLock { $0 += 1 }
         }
         let last = number.withLock { $0 }
-        let value = try first.get(CryptKey<Int>(key: "second"))
-        let expected = last % 3 == 0 ? nil : last - 1
-        try expect(value == expected, "get(second) at the end: expected \(text(expected)), got \(text(value))")
+        for number in last..<last + nameCount { _ = try expectLast(before: number, of: "second", in: first) }
+    }
+
+    /// Expects that `deleteAll` of one store removes what was set before, while another one changes other secrets.
+    static func expectDeletion(by stores: (any CryptStoring, any CryptStoring)) async throws {
+        let number = Mutex(0)
+        let (first, second) = stores
+        @Sendable func expectDeleted() throws {
+            for name in 0..<8 {
+                let value = try first.get(CryptKey<Int>(key: "deleted.\(name)"))
+                try expect(
+                    value == nil,
+                    "get(deleted.\(name)) after deleteAll() beside set of other secrets: expected nil, got \(text(value))"
+                )
+            }
+        }
+        try await overlapping(writers: 1, readers: 1, overlaps: 24) { _, call in
+            try second.set(call, for: CryptKey<Int>(key: "other.\(call % 8)"))
+        } read: { _ in
+            // Another store may bring a secret back after the call has returned.
+            try expectDeleted()
+            let call = number.withLock { number in
+                number += 1
+                return number
+            }
+            for name in 0..<8 { try first.set(call, for: CryptKey<Int>(key: "deleted.\(name)")) }
+            try first.deleteAll()
+            try expectDeleted()
+        }
+        try expectDeleted()
     }
 
     /// Expects that of two threads that create the same secrets, one creates each; each has its own of `stores`.

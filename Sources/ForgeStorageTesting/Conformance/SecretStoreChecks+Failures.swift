@@ -128,7 +128,8 @@ extension ConformanceChecks {
         let error: CryptError
         do {
             let result = try body()
-            let returned = result is Void ? "success" : result is Data? ? "a value" : "\(result)"
+            let shown = "\(result)"
+            let returned = result is Void ? "success" : shown != "nil" && result is Data? ? "a value" : shown
             throw ConformanceViolation("\(what): expected \(expected), got \(returned)", file: file, line: line)
         } catch let thrown as CryptError {
             error = thrown

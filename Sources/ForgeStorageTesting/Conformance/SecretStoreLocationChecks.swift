@@ -214,6 +214,9 @@ extension ConformanceChecks {
         ConformanceCheck("concurrent changes of two stores over one location are all kept") { location in
             try await expectIndependence(of: (try location.open(), try location.open()), .typed)
         },
+        ConformanceCheck("deleteAll removes every secret, also while another store changes others") { location in
+            try await expectDeletion(by: (try location.open(), try location.open()))
+        },
     ].map { $0.on(\.traced) }
 
     private static func key(_ name: String) -> CryptKey<String> { CryptKey(key: name) }

@@ -80,7 +80,7 @@ final class BrokenSecretLocation: Sendable {
             cuts24Bits
         case skipsEqual, deletesIfKnown, containsKnown, deletesAllKnown, listsKnown, readsRawKnown
         case setsRawInMemory, deletesRawInMemory, createsByKnown, createsInMemory, createsInTwoSteps, writesInTwoSteps
-        case dropsRefusing
+        case dropsRefusing, restoresDeleted
 
         /// The description of the check that must fail.
         var check: String {
@@ -106,6 +106,7 @@ final class BrokenSecretLocation: Sendable {
             case .createsByKnown, .createsInMemory, .createsWithoutLooking:
                 "createIfAbsent acts on what another store has changed, and others on what it creates"
             case .createsInTwoSteps: "only one of two stores creates a secret"
+            case .restoresDeleted: "deleteAll removes every secret, also while another store changes others"
             case .dropsRefusing: "the secret that a refused set would have replaced survives reopening"
             case .writesInTwoSteps: "concurrent changes of two stores over one location are all kept"
             }
@@ -128,6 +129,7 @@ final class BrokenSecretLocation: Sendable {
     private let disk = Mutex<Values>([:])
     /// The names whose values the next store does not find.
     private let dropped = Mutex<[[UInt8]]>([])
+    private let deletionCount = Mutex(0)
 
     /// A location with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
@@ -167,6 +169,13 @@ final class BrokenSecretLocation: Sendable {
                 passTime()
                 place.disk.withLock { $0 = values }
                 return result
+            }
+            if defect == .restoresDeleted {
+                let count = place.deletionCount.withLock(\.self)
+                var values = place.disk.withLock(\.self)
+                _ = body(&values)
+                passTime()
+                if place.deletionCount.withLock(\.self) > count { place.disk.withLock { $0 = values } }
             }
             return place.disk.withLock { disk in
                 memory.withLock { memory in
@@ -245,6 +254,10 @@ final class BrokenSecretLocation: Sendable {
         }
 
         func deleteAll() throws {
+            if defect == .restoresDeleted {
+                place.disk.withLock { $0 = [:] }
+                return place.deletionCount.withLock { $0 += 1 }
+            }
             ownLast.withLock { $0 = [:] }
             let known = read(.deletesAllKnown) { $0.keys }
             change(unsaved: .deletesAllInMemory) { values in
