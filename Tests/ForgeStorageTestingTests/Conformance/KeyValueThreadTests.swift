@@ -105,7 +105,10 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
         try write(key.name) {
-            if defect == .removesFirst, T.self == Int.self { try base.remove(key) }
+            if defect == .removesFirst, T.self == Int.self {
+                try base.remove(key)
+                passTime()
+            }
             try base.set(mapped(key), value: value)
         }
     }
