@@ -100,7 +100,7 @@ struct LocalFilePlace: FilePlace {
     /// deleted: a server has no such stores.
     private func isDeletedWhenMissing(_ entry: StoreWalk.Entry, in walk: StoreWalk) throws -> Bool {
         if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
-        if target.backup(above: entry.path.splitLast().parent) != nil { return false }
+        if try target.backup(above: entry.path.splitLast().parent) != nil { return false }
         let role = try walk.role(of: entry)
         if entry.scope.store == .none, try target.isUnmarkedStoreFile(entry.path, role) { return false }
         return (isStore || entry.root == nil) && role.isDeletedWhenMissing
@@ -155,7 +155,7 @@ struct LocalFilePlace: FilePlace {
             try target.prepare(parent, like: nil)
             let directory = try target.openDirectory(parent)
             defer { fileSystem.discard(directory) }
-            if target.backup(above: parent) != nil { throw PresentStore(text: "backup") }
+            if try target.backup(above: parent) != nil { throw PresentStore(text: "backup") }
             try requireNoStore(in: directory, name)
             try await PartialFile(of: Array("\(key)\n\(file.identity)".utf8), in: directory, on: fileSystem)
                 .finish(file, as: name, isExpected: isPresent)

@@ -136,7 +136,9 @@ struct FileTarget: Sendable {
 
     /// The outermost backup at or above a directory of an ordinary tree, below the root; nil if there is none. What an
     /// app has stored in a file store is no backup.
-    func backup(above directory: POSIXPath) -> POSIXPath? {
+    ///
+    /// - Throws: `FileSystemError` if that cannot be determined.
+    func backup(above directory: POSIXPath) throws(FileSystemError) -> POSIXPath? {
         guard store == nil else { return nil }
         do throws(FileSystemError) {
             let tree = try ConfinedDirectory(root)
@@ -145,9 +147,10 @@ struct FileTarget: Sendable {
                 if BackupManifest.isBackup(path, in: tree) { break }
                 path = path.isEmpty ? POSIXPath(name) : path.appending(POSIXPath(name))
             }
-            guard BackupManifest.isBackup(path, in: tree), try !scope(of: path).store.hasNestedKeys else { return nil }
-            return path
+            guard BackupManifest.isBackup(path, in: tree) else { return nil }
+            return try scope(of: path).store.hasNestedKeys ? nil : path
         } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
             return nil
         }
     }

@@ -71,7 +71,8 @@ struct BackupWriter {
     private let flush = BulkFlush()
     /// The directory that was created last.
     private var lastParent: POSIXPath?
-    /// The backup in the source, or the source itself, that the walk is in: its files are copied as they are, or its manifest would not fit.
+    /// The backup that the walk is in, which may be the source itself: its files are copied as they are, or its manifest
+    /// would not fit.
     private var nestedBackup: POSIXPath?
 
     /// Begins the backup of a directory of stores; `target` is an empty directory.

@@ -25,32 +25,26 @@ enum BackupManifest {
         }
     }
 
+    /// A manifest that cannot be read counts as that of a backup, so that nothing is changed there.
     private static func isBackup(_ directory: Descriptor, on fileSystem: any POSIXFileSystem) -> Bool {
         do throws(FileSystemError) {
-            let content = try fileSystem.status(content, at: directory, followsSymbolicLinks: false)
-            let start = try fileSystem.start(of: name, at: directory)
-            return content.type == .directory && hasFormat(start)
+            guard try fileSystem.status(content, at: directory, followsSymbolicLinks: false).type == .directory else {
+                return false
+            }
         } catch {
             return false
+        }
+        do throws(FileSystemError) {
+            return hasFormat(try fileSystem.start(of: name, at: directory))
+        } catch {
+            return !error.errno.isDisappearance && error.errno != .notSupported
         }
     }
 
     /// Whether an open directory, or one above it, is that of a backup.
     static func contains(_ directory: Descriptor, on fileSystem: any POSIXFileSystem) -> Bool {
-        var current = directory
-        defer { if current != directory { fileSystem.discard(current) } }
-        while !isBackup(current, on: fileSystem) {
-            do throws(FileSystemError) {
-                let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(current)))
-                let above = try fileSystem.open("..", at: current, .readOnly, options: [.directory])
-                if current != directory { fileSystem.discard(current) }
-                current = above
-                guard DirectoryIdentity(try fileSystem.status(of: .descriptor(above))) != identity else { return false }
-            } catch {
-                return false
-            }
-        }
-        return true
+        isBackup(directory, on: fileSystem)
+            || fileSystem.firstAbove(directory) { isBackup($0, on: fileSystem) ? true : nil } ?? false
     }
 
     /// Whether the first line of a manifest begins with these bytes, which contain the format.

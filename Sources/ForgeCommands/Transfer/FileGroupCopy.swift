@@ -156,7 +156,7 @@ struct FileGroupCopy {
     }
 
     private func openTargetStore(_ directory: Descriptor, from source: Descriptor) throws -> TargetStore {
-        if let backup = target.backup(above: group.directory) {
+        if let backup = try target.backup(above: group.directory) {
             // No process has a store in a backup open: its files are like any others.
             let isMirrored = BackupManifest.isBackup(backup, in: self.source)
             let refusal = isMirrored ? nil : "the destination has a backup there"

@@ -221,33 +221,38 @@ struct FileTransfer {
         }
     }
 
+    /// Why the backup or store with this root is kept whole; nil if it is a copy of one in the source.
+    private func reasonToKeep(_ root: POSIXPath, isBackup: Bool) throws -> String? {
+        if isBackup {
+            return BackupManifest.isBackup(root, in: source)
+                ? nil : "a backup that the source does not have is kept whole"
+        }
+        guard try !target.isMirrored(root, in: source) else { return nil }
+        let isUnknown = try target.scope(of: root).isUnknown
+        let kind = isUnknown ? "of a kind that is not known" : "that the source does not have"
+        return "a store \(kind) is kept whole"
+    }
+
     /// Calls `body` with each extraneous file that is deleted, without a reason; and with a reason, with each that is
     /// kept, and once with the root of each store or backup that is.
     private func forEachExtraneous(_ body: (POSIXPath, _ reasonToKeep: String?) -> Void) throws {
-        var mirrored: [POSIXPath: Bool] = [:]
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
         var walk = StoreWalk(try ConfinedDirectory(target.root), except: sourceIdentity)
         // The last directory, and the backup that it belongs to.
         var last: (directory: POSIXPath, backup: POSIXPath?)?
-        var backups: [POSIXPath: Bool] = [:]
+        // The roots of backups and stores, and whether they are copies of those in the source.
+        var roots: [POSIXPath: Bool] = [:]
         while let entry = try walk.nextFile(ofStore: target.store != nil) {
             try Interruption.check()
             let (directory, name) = entry.path.splitLast()
-            if last?.directory != directory { last = (directory, target.backup(above: directory)) }
-            if let backup = last?.backup {
-                let isMirrored = backups[backup] ?? BackupManifest.isBackup(backup, in: source)
-                if backups.updateValue(isMirrored, forKey: backup) == nil, !isMirrored {
-                    body(backup, "a backup that the source does not have is kept whole")
+            if last?.directory != directory { last = (directory, try target.backup(above: directory)) }
+            if let root = last?.backup ?? (target.store == nil ? entry.root : nil) {
+                if roots[root] == nil {
+                    let reason = try reasonToKeep(root, isBackup: last?.backup != nil)
+                    roots[root] = reason == nil
+                    if reason != nil { body(root, reason) }
                 }
-                if !isMirrored { continue }
-            } else if target.store == nil, let store = entry.root {
-                let isMirrored = try mirrored[store] ?? target.isMirrored(store, in: source)
-                if mirrored.updateValue(isMirrored, forKey: store) == nil, !isMirrored {
-                    let isUnknown = try target.scope(of: store).isUnknown
-                    let kind = isUnknown ? "of a kind that is not known" : "that the source does not have"
-                    body(store, "a store \(kind) is kept whole")
-                }
-                if !isMirrored { continue }
+                if roots[root] == false { continue }
             }
             guard try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false) else {
                 continue

@@ -124,11 +124,22 @@ package final class StoreDirectory: Sendable {
 
     /// Throws `EBUSY` if the root belongs to a store of another kind with one file per key.
     func requireNoOtherFiles(than kind: StoreKind) throws(FileSystemError) {
-        try fileSystem.requireNoOtherFiles(than: kind, at: root)
+        try namingRoot { () throws(FileSystemError) in try fileSystem.requireNoOtherFiles(than: kind, at: root) }
     }
 
     /// Throws `EBUSY` if a store in the root would hide files of another one.
-    func requireFree(for kind: StoreKind) throws(FileSystemError) { try fileSystem.requireFree(root, for: kind) }
+    func requireFree(for kind: StoreKind) throws(FileSystemError) {
+        try namingRoot { () throws(FileSystemError) in try fileSystem.requireFree(root, for: kind) }
+    }
+
+    /// Calls `body`, and completes the path of its error, which begins in the root.
+    private func namingRoot(_ body: () throws(FileSystemError) -> Void) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try body()
+        } catch {
+            throw FileSystemError(error.operation, error.errno, path: error.path.map(path.appending) ?? path)
+        }
+    }
 
     /// Marks the root as that of a store, unless it is marked already.
     func mark(as kind: StoreKind) throws(FileSystemError) {

@@ -152,27 +152,10 @@ package struct StoreScope: Hashable, Sendable {
 
     /// The scope of the nearest directory above an open one that a store has marked; ``outside`` if there is none.
     private static func nearestRoot(above directory: Descriptor, on fileSystem: any POSIXFileSystem) -> StoreScope {
-        var current = directory
-        defer { if current != directory { fileSystem.discard(current) } }
-        do throws(FileSystemError) {
-            var identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(directory)))
-            while true {
-                let above = try fileSystem.open("..", at: current, .readOnly, options: [.directory])
-                if current != directory { fileSystem.discard(current) }
-                current = above
-                let next = DirectoryIdentity(try fileSystem.status(of: .descriptor(above)))
-                guard next != identity else { return .outside }
-                identity = next
-                do throws(FileSystemError) {
-                    let scope = try StoreScope(of: above, below: .outside, on: fileSystem)
-                    if scope.isRoot { return scope }
-                } catch {
-                    continue
-                }
-            }
-        } catch {
-            return .outside
-        }
+        fileSystem.firstAbove(directory) { (above) throws(FileSystemError) in
+            let scope = try StoreScope(of: above, below: .outside, on: fileSystem)
+            return scope.isRoot ? scope : nil
+        } ?? .outside
     }
 
     /// Whether the directory is the root of a store, known or not.
@@ -237,4 +220,33 @@ package struct StoreScope: Hashable, Sendable {
 extension DirectoryOwner {
     /// Whether the keys of a store are paths, so that directories below its root belong to it.
     package var hasNestedKeys: Bool { contains(.files) || contains(.values) }
+}
+
+extension POSIXFileSystem {
+    /// The first result that `body` has for a directory above an open one, from the nearest one on; nil if it has none.
+    /// A directory for which `body` throws is passed over; above one that cannot be opened, nothing is looked for.
+    package func firstAbove<Result>(
+        _ directory: Descriptor, _ body: (_ above: Descriptor) throws(FileSystemError) -> Result?
+    ) -> Result? {
+        var current = directory
+        defer { if current != directory { discard(current) } }
+        do throws(FileSystemError) {
+            var identity = DirectoryIdentity(try status(of: .descriptor(directory)))
+            while true {
+                let above = try open("..", at: current, .readOnly, options: [.directory])
+                if current != directory { discard(current) }
+                current = above
+                let next = DirectoryIdentity(try status(of: .descriptor(above)))
+                guard next != identity else { return nil }
+                identity = next
+                do throws(FileSystemError) {
+                    if let result = try body(above) { return result }
+                } catch {
+                    continue
+                }
+            }
+        } catch {
+            return nil
+        }
+    }
 }

@@ -128,7 +128,7 @@ struct DirectoryOwnerTests {
         "a directory of files has one store: one of another kind neither reads, nor writes, nor removes there",
         arguments: [StoreKind.files, .values, .images, .cache])
     func ofOneKind(_ kind: StoreKind) throws {
-        let key = try RelativeKey("a")
+        let (key, path) = (try RelativeKey("a"), POSIXPath("/d").appending(kind.markerName))
         try LazyStoreDirectory("/d", of: kind, on: memory).write { (directory) throws(FileSystemError) in
             try directory.makeDirectory(key)
         }
@@ -136,10 +136,10 @@ struct DirectoryOwnerTests {
             let store = LazyStoreDirectory("/d", of: other, on: memory)
             if other != .keyValue, other != .vaults {
                 let error = #expect(throws: FileSystemError.self) { try store.existing() }
-                #expect(error?.errno == .resourceBusy && error?.path == kind.markerName)
+                #expect(error?.errno == .resourceBusy && error?.path == path)
             }
             let error = #expect(throws: FileSystemError.self) { try store.forWriting() }
-            #expect(error?.errno == .resourceBusy && error?.path == kind.markerName)
+            #expect(error?.errno == .resourceBusy && error?.path == path)
         }
         #expect(try owner(of: "/d") == .stores([kind]))
         #expect(try LazyStoreDirectory("/d", of: kind, on: memory).existing() != nil)
