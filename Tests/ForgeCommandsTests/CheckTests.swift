@@ -122,13 +122,6 @@ struct CheckTemporaryFilesTests {
         scratch = try Scratch()
     }
 
-    private func plant(_ path: String) throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(
-            at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data("x".utf8).write(to: file)
-    }
-
     /// The rows of `check`, the details by path.
     private func details() throws -> [String: String] {
         let run = try CommandRun(["check", scratch.url.path, "--json"])
@@ -152,18 +145,18 @@ struct CheckTemporaryFilesTests {
         let record = try Data(contentsOf: scratch.url.appendingPathComponent("files/#journal-0"))
         let id = String(decoding: record[12..<28], as: UTF8.self)
         let recorded = ["files/d/#tmp-\(id)-0", "files/d/#trash-\(id)-0"]
-        try plant(recorded[0])
-        try plant(recorded[1] + "/x")
-        try plant("files/#tmp-\(id)-7")
-        try plant("files/#tmp-abcdefghijklmnop")
-        try plant("files/#move-abcdefghijklmnop")
+        try scratch.plant(recorded[0])
+        try scratch.plant(recorded[1] + "/x")
+        try scratch.plant("files/#tmp-\(id)-7")
+        try scratch.plant("files/#tmp-abcdefghijklmnop")
+        try scratch.plant("files/#move-abcdefghijklmnop")
         let before = try listing()
 
         let alive = try details()
         for path in recorded { #expect(alive[path]?.hasPrefix("in use") == true, "\(alive)") }
         #expect(alive[recorded[1] + "/x"] == nil)
         await writer.cancel()
-        try plant(recorded[0])
+        try scratch.plant(recorded[0])
         let dead = try details()
         for path in recorded {
             #expect(dead[path]?.contains("orphaned: its process has ended; the next process") == true, "\(dead)")

@@ -124,6 +124,15 @@ final class Scratch: Sendable {
     }
 
     func path(_ name: String) -> String { url.appendingPathComponent(name).path }
+
+    /// Writes a file, whose missing directories it creates.
+    func plant(_ path: String, _ text: String = "x") throws { try plant(path, Data(text.utf8)) }
+
+    func plant(_ path: String, _ content: Data) throws {
+        let file = url.appendingPathComponent(path)
+        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try content.write(to: file)
+    }
 }
 
 /// One invocation of each verb of `forge`, on the stores of a ``StoreFixture``.

@@ -20,12 +20,6 @@ struct FilePlaceTests {
         return try #require(Home(argument: "\(scheme):\(scratch.path(name))"))
     }
 
-    private func plant(_ path: String, _ text: String = "x") throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data(text.utf8).write(to: file)
-    }
-
     private func link(_ path: String, to target: String) throws {
         try FileManager.default.createSymbolicLink(atPath: scratch.path(path), withDestinationPath: target)
     }
@@ -41,7 +35,7 @@ struct FilePlaceTests {
 
     @Test("as a source, it has every regular file, and a reason for everything else")
     func source() async throws {
-        for path in ["s/a", "s/b/c", "s/back\\slash", "s/#tmp-0123456789abcdef"] { try plant(path) }
+        for path in ["s/a", "s/b/c", "s/back\\slash", "s/#tmp-0123456789abcdef"] { try scratch.plant(path) }
         try link("s/link", to: "a")
         let name = POSIXPath([0x62, 0xFF])
         let directory = try fileSystem.open(
@@ -60,7 +54,7 @@ struct FilePlaceTests {
 
     @Test("a directory that cannot be read is a failure of a source, and an error of a destination")
     func unreadable() async throws {
-        try plant("s/zz")
+        try scratch.plant("s/zz")
         let path = try POSIXPath(scratch.url.appendingPathComponent("s"))
         defer { try? fileSystem.removeTree(path) }
         let name = POSIXPath(String(repeating: "d", count: 250))
@@ -83,7 +77,7 @@ struct FilePlaceTests {
     @Test("as a destination, it has the files that may be deleted: nothing of a store, and no partial file in use")
     func destination() async throws {
         for path in ["t/a", "t/b/c", "t/#tmp-0123456789abcdef", "t/#tmp-0123456789abcdee", "t/#tmp-mine"] {
-            try plant(path)
+            try scratch.plant(path)
         }
         try link("t/link", to: "a")
         try link("t/#tmp-0123456789abcded", to: "a")
@@ -101,7 +95,7 @@ struct FilePlaceTests {
 
     @Test("opens regular files only, and follows no link")
     func opening() async throws {
-        for path in ["s/a", "s/b/c", "outside/d"] { try plant(path) }
+        for path in ["s/a", "s/b/c", "outside/d"] { try scratch.plant(path) }
         try link("s/link", to: "a")
         try link("s/out", to: scratch.path("outside"))
         let place = try LocalFilePlace(home("tree:s"))
@@ -116,12 +110,12 @@ struct FilePlaceTests {
     @Test("stores, replaces and deletes files of any size", arguments: ["tree:t", "file:t"])
     func storing(target: String) async throws {
         let long = String(repeating: "0123456789", count: 300_000)
-        for (path, text) in [("s/a", "old"), ("s/b/c", long), ("s/empty", "")] { try plant(path, text) }
+        for (path, text) in [("s/a", "old"), ("s/b/c", long), ("s/empty", "")] { try scratch.plant(path, text) }
         let (from, to) = (try LocalFilePlace(home("tree:s")), try LocalFilePlace(home(target)))
         for key in ["a", "b/c", "empty"] {
             try await to.store(#require(from.open(key)), as: key, isPresent: false)
         }
-        try plant("s/a", "new")
+        try scratch.plant("s/a", "new")
         try await to.store(#require(from.open("a")), as: "a", isPresent: true)
         try to.finish()
         for (key, text) in [("a", "new"), ("b/c", long), ("empty", "")] {
@@ -151,7 +145,7 @@ struct FilePlaceTests {
 
     @Test("stores nothing if the content does not have its checksum", arguments: ["tree:t", "file:t"])
     func damage(target: String) async throws {
-        try plant("t/a", "old")
+        try scratch.plant("t/a", "old")
         let place = try LocalFilePlace(home(target))
         await #expect(throws: CopyDamage.self) {
             try await place.store(RemoteFile(Data("new".utf8), checksum: "00"), as: "a", isPresent: true)

@@ -23,6 +23,25 @@ extension KeptStoreTests {
         try CommandRun(["restore", "--dry-run", scratch.path(backup), scratch.path("none")])
     }
 
+    @Test("a directory whose manifest cannot be read counts as a backup, and one without a manifest does not")
+    func unreadableManifest() throws {
+        let device = InMemoryFileSystem()
+        for path in ["/backup/content", "/other/content", "/named/content/manifest"] as [POSIXPath] {
+            try device.makeDirectories(path)
+        }
+        try device.write(Data("{}".utf8), to: URL(filePath: "/backup/manifest"))
+        try device.setPermissions([], of: .path("/backup/manifest"))
+        let user = device.process(user: UserID(1000), group: GroupID(1000))
+        for path in ["/backup", "/other", "/named"] as [POSIXPath] {
+            try device.setPermissions(FilePermissions(rawValue: 0o755), of: .path(path))
+            try device.setPermissions(FilePermissions(rawValue: 0o755), of: .path(path.appending("content")))
+        }
+        let tree = try ConfinedDirectory("/", on: user)
+        for (path, isBackup) in [("backup", true), ("other", false), ("named", false)] as [(POSIXPath, Bool)] {
+            #expect(BackupManifest.isBackup(path, in: tree) == isBackup, "\(path)")
+        }
+    }
+
     @Test("copy keeps a backup in the destination whole and lists it, or makes it that of the source")
     func backupInDestination() async throws {
         try await makeBackups()
@@ -32,9 +51,9 @@ extension KeptStoreTests {
             try FileManager.default.copyItem(atPath: scratch.path("b1"), toPath: scratch.path(name))
         }
         let before = try files("dst")
-        try plant("src/n", "new")
-        try plant("src/bk/manifest", "other")
-        try plant("src/bk/content/x", "other")
+        try scratch.plant("src/n", "new")
+        try scratch.plant("src/bk/manifest", "other")
+        try scratch.plant("src/bk/content/x", "other")
         for options in [["--dry-run"], []] {
             let run = try copy("tree:src", "tree:dst", options)
             #expect(run.status == 2, "\(run.output)")
@@ -119,7 +138,7 @@ extension KeptStoreTests {
     @Test(
         "the directories of a restored backup have the modes of the manifest", arguments: [0o555, 0o311, 0o500, 0o750])
     func directoryModes(mode: Int) throws {
-        try plant("data/d/e/f", "text")
+        try scratch.plant("data/d/e/f", "text")
         for path in ["data/d/e", "data/d", "data"] {
             try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: scratch.path(path))
         }
@@ -206,10 +225,10 @@ extension KeptStoreTests {
     func logDirectory() throws {
         try makeStore("x")
         try makeStore("x/kv")
-        try plant("x/note", "text")
+        try scratch.plant("x/note", "text")
         for name in ["x", "x/kv"] {
             try FileManager.default.removeItem(atPath: scratch.path("\(name)/log"))
-            try plant("\(name)/log/file", "text")
+            try scratch.plant("\(name)/log/file", "text")
         }
         let check = try CommandRun(["check", scratch.path("x"), "--json"])
         #expect(check.status == 1, "\(check.output)")
@@ -257,7 +276,7 @@ extension KeptStoreTests {
     @Test("an output gets no name that only stores use", arguments: ["#store-files", "#lock", "#journal-0"])
     func reservedOutput(name: String) async throws {
         try await makeBackups()
-        try plant("out/file", "text")
+        try scratch.plant("out/file", "text")
         let place = scratch.path("out/\(name)")
         for words in [
             ["file", "get", scratch.path("data/files"), "b.txt", "-o", place],
@@ -273,7 +292,7 @@ extension KeptStoreTests {
     @Test("a copy of a tree goes on after a lock that is a pipe")
     func pipeAsLock() throws {
         try makeStore("src/kv", keys: 4)
-        try plant("src/z", "new")
+        try scratch.plant("src/z", "new")
         try makeStore("dst/kv")
         let log = try files("dst")["kv/log"]
         try FileManager.default.removeItem(atPath: scratch.path("dst/kv/#lock"))
@@ -291,9 +310,9 @@ extension KeptStoreTests {
 
     @Test("a dry run of a copy fails where the copy does, and tells what is replaced", arguments: ["tree", "file"])
     func dryRunOfCopy(scheme: String) throws {
-        try plant("src/dir/f", "new")
-        try plant("src/link", "new")
-        try plant("dst/dir", "a file")
+        try scratch.plant("src/dir/f", "new")
+        try scratch.plant("src/link", "new")
+        try scratch.plant("dst/dir", "a file")
         for options in [["--dry-run"], []] {
             if scheme == "tree" {
                 try? FileManager.default.removeItem(atPath: scratch.path("dst/link"))
@@ -322,7 +341,7 @@ extension KeptStoreTests {
     func dryRunOfRepair() throws {
         try makeVault("v")
         try overwrite("v/vault", at: 60, "XX")
-        try plant("v/quarantine", "a file")
+        try scratch.plant("v/quarantine", "a file")
         for options in [["--dry-run"], []] {
             let run = try CommandRun(["repair", scratch.path("v"), "--key-file", scratch.path("v/key")] + options)
             #expect(run.status == 2, "\(run.output) \(run.errors)")
@@ -331,11 +350,12 @@ extension KeptStoreTests {
 
     @Test("an error of a manifest has its path, and a version that never was is no later one")
     func messages() throws {
-        try plant("b/manifest", #"{"created":"2024-01-01T00:00:00Z","format":"forge-backup","version":0}"# + "\n")
-        try plant("b/content/x", "text")
+        try scratch.plant(
+            "b/manifest", #"{"created":"2024-01-01T00:00:00Z","format":"forge-backup","version":0}"# + "\n")
+        try scratch.plant("b/content/x", "text")
         let version = try verify("b")
         #expect(version.status == 1 && version.errors.contains("altered"), "\(version.errors)")
-        try plant(
+        try scratch.plant(
             "b/manifest",
             #"{"created":"2024-01-01T00:00:00Z","format":"forge-backup","version":1}"# + "\n"
                 + String(repeating: "x", count: (1 << 20) + (1 << 17)))

@@ -14,12 +14,6 @@ struct KeptStoreTests {
         scratch = try Scratch()
     }
 
-    func plant(_ path: String, _ text: String) throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data(text.utf8).write(to: file)
-    }
-
     /// Every file below a directory with its content.
     func files(_ name: String) throws -> [String: Data] {
         var found: [String: Data] = [:]
@@ -74,7 +68,7 @@ struct KeptStoreTests {
     private func makeUnmarked(_ name: String) throws {
         try makeStore("\(name)/kv")
         try unmark("\(name)/kv", except: ["#reserve"])
-        try plant("\(name)/kv/quarantine-records-1", "set aside")
+        try scratch.plant("\(name)/kv/quarantine-records-1", "set aside")
         try makeVault("\(name)/v")
         try unmark("\(name)/v")
     }
@@ -84,7 +78,7 @@ struct KeptStoreTests {
         try makeUnmarked("dst")
         let before = try files("dst")
         for name in ["kv/log", "kv/#reserve", "kv/quarantine-records-1", "v/vault", "v/key", "kv/note"] {
-            try plant("src/\(name)", "plain")
+            try scratch.plant("src/\(name)", "plain")
         }
         try await makeFiles("fs", ["kv/log", "v/vault", "v/key"])
         for options in [["--dry-run"], [], ["--delete"]] {
@@ -111,9 +105,9 @@ struct KeptStoreTests {
     func unmarkedDeleted() throws {
         try makeUnmarked("dst")
         let before = try files("dst")
-        try plant("dst/old", "old")
-        try plant("dst/quarantine-note", "of an app")
-        try plant("src/n", "new")
+        try scratch.plant("dst/old", "old")
+        try scratch.plant("dst/quarantine-note", "of an app")
+        try scratch.plant("src/n", "new")
         for options in [["--dry-run"], [], []] {
             let run = try copy("tree:src", "tree:dst", ["--delete"] + options)
             #expect(run.status == 2, "\(run.output) \(run.errors)")
@@ -127,8 +121,8 @@ struct KeptStoreTests {
     func unmarkedBelowFileStore() async throws {
         try makeUnmarked("dst")
         let before = try files("dst")
-        try plant("src/n", "new")
-        try plant("src/kv/log", "plain")
+        try scratch.plant("src/n", "new")
+        try scratch.plant("src/kv/log", "plain")
         try await makeFiles("files", ["n", "v/key"])
         for source in ["tree:src", "file:files"] {
             for options in [[], ["--delete"], ["--dry-run"]] {
@@ -144,7 +138,7 @@ struct KeptStoreTests {
             #expect(run.status == 64 && run.errorLines.count >= 1, "\(words) \(run.errors)")
             #expect(try files("dst") == before)
         }
-        // What an app has stored in a marked file store is its own.
+        // Files in a marked file store belong to the app, whatever their content is.
         try await makeFiles("dst2", ["n"])
         try FileManager.default.copyItem(atPath: scratch.path("dst/kv"), toPath: scratch.path("dst2/kv"))
         #expect(try CommandRun(["file", "rm", "-r", scratch.path("dst2"), "kv"]).status == 0)

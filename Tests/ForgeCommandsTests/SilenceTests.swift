@@ -13,12 +13,6 @@ struct SilenceTests {
         scratch = try Scratch()
     }
 
-    private func plant(_ path: String, _ text: String) throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data(text.utf8).write(to: file)
-    }
-
     private func exists(_ path: String) -> Bool { FileManager.default.fileExists(atPath: scratch.path(path)) }
 
     // MARK: Arguments
@@ -106,8 +100,8 @@ struct SilenceTests {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("f"))
         try await store.save(Data("1".utf8), to: "a")
         try await store.save(Data("2".utf8), to: "d/b")
-        try plant("f/back\\slash", "3")
-        try plant("f/d/#tmp-note", "4")
+        try scratch.plant("f/back\\slash", "3")
+        try scratch.plant("f/d/#tmp-note", "4")
         try FileManager.default.createSymbolicLink(
             atPath: scratch.path("f/link"), withDestinationPath: scratch.path("f/a"))
         try FileKVStore(at: scratch.url.appendingPathComponent("f/settings")).set(KVKey<Int>("key"), value: 1)
@@ -188,8 +182,8 @@ struct SilenceTests {
 
     @Test("du lists a directory that it cannot read, and counts the others", .enabled(if: getuid() == 0))
     func unreadableDirectory() throws {
-        try plant("d/a/file", "12345")
-        try plant("d/closed/file", "1")
+        try scratch.plant("d/a/file", "12345")
+        try scratch.plant("d/closed/file", "1")
         try #require(chmod(scratch.path("d/closed"), 0) == 0)
         defer { chmod(scratch.path("d/closed"), 0o700) }
         try #require(chmod(scratch.url.path, 0o755) == 0)

@@ -257,12 +257,6 @@ struct StagedDirectoryTests {
 
     private var staged: URL { scratch.url.appendingPathComponent(".b.partial") }
 
-    private func plant(_ path: String, _ text: String) throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data(text.utf8).write(to: file)
-    }
-
     /// Every path below the scratch directory, with the content of files and the targets of links.
     private func tree() throws -> [String: Data?] {
         var found: [String: Data?] = [:]
@@ -301,11 +295,11 @@ struct StagedDirectoryTests {
     func foreign(verb: String, foreign: Foreign) throws {
         switch foreign {
         case .backup: try #require(try CommandRun(["backup", scratch.path("app"), staged.path]).status == 0)
-        case .directory: try plant(".b.partial/mine", "mine")
+        case .directory: try scratch.plant(".b.partial/mine", "mine")
         case .store: try #require(try CommandRun(["kv", "set", "\(staged.path)/kv", "user", "1"]).status == 0)
-        case .file: try plant(".b.partial", "mine")
+        case .file: try scratch.plant(".b.partial", "mine")
         case .link:
-            try plant("target/mine", "mine")
+            try scratch.plant("target/mine", "mine")
             try FileManager.default.createSymbolicLink(atPath: staged.path, withDestinationPath: scratch.path("target"))
         case .linkToLeftover:
             try plantLeftover()
@@ -313,10 +307,10 @@ struct StagedDirectoryTests {
             try FileManager.default.createSymbolicLink(atPath: staged.path, withDestinationPath: scratch.path("moved"))
         case .fileBesideMarker:
             try plantLeftover()
-            try plant(".b.partial/mine", "mine")
+            try scratch.plant(".b.partial/mine", "mine")
         case .otherMarker:
             try plantLeftover()
-            try plant(".b.partial/\(StagedDirectory.markerName.shown)", "another program's")
+            try scratch.plant(".b.partial/\(StagedDirectory.markerName.shown)", "another program's")
         case .markerInLink:
             try plantLeftover()
             let marker = staged.appendingPathComponent(StagedDirectory.markerName.shown)

@@ -14,12 +14,6 @@ struct StoreOwnershipTests {
         scratch = try Scratch()
     }
 
-    private func plant(_ path: String, _ bytes: Data) throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try bytes.write(to: file)
-    }
-
     private func content(_ path: String) throws -> Data {
         try Data(contentsOf: scratch.url.appendingPathComponent(path))
     }
@@ -72,7 +66,7 @@ struct StoreOwnershipTests {
         let body = lines.map { $0 + "\n" }.joined()
         let sum = SHA256.hash(data: Data(body.utf8)).map { String(format: "%02x", $0) }.joined()
         let manifest = body + "{\"files\":\(paths.count),\"sha256\":\"\(sum)\"}\n"
-        try plant("b/manifest", Data(manifest.utf8))
+        try scratch.plant("b/manifest", Data(manifest.utf8))
     }
 
     @Test(
@@ -83,15 +77,15 @@ struct StoreOwnershipTests {
             "../\u{25CC}\u{301}a\u{600}/../../\u{25CC}\u{301}b\u{600}/../target",
         ])
     func restoreInside(path: String) throws {
-        try plant("w/dest-parent/keep", Data("keep".utf8))
-        try plant("target", Data("mine".utf8))
-        try plant("w/target", Data("mine".utf8))
+        try scratch.plant("w/dest-parent/keep", Data("keep".utf8))
+        try scratch.plant("target", Data("mine".utf8))
+        try scratch.plant("w/target", Data("mine".utf8))
         try makeBackup([path], "stolen")
         // The file that the path names from the content of the backup.
         for place in ["b/target", "b/content/target", "b/content/a/b", "b/content/\u{25CC}\u{301}a\u{600}/x"] {
-            try plant(place, Data("stolen".utf8))
+            try scratch.plant(place, Data("stolen".utf8))
         }
-        try plant("target", Data("mine".utf8))
+        try scratch.plant("target", Data("mine".utf8))
         let source = scratch.path("b/content/../\u{301}target")
         if path.contains("\u{301}target") { try? Data("stolen".utf8).write(to: URL(fileURLWithPath: source)) }
         let before = try files()
@@ -104,7 +98,7 @@ struct StoreOwnershipTests {
     func restoreOverTarget() throws {
         // The slashes before U+0301 and behind U+0600 are parts of larger characters.
         let path = "../\u{301}a\u{600}/../../\u{301}b\u{600}/../target"
-        try plant("target", Data("mine".utf8))
+        try scratch.plant("target", Data("mine".utf8))
         try makeBackup([path], "stolen")
         for directory in ["b/\u{301}a\u{600}", "b/content/x", "\u{301}b\u{600}", "w/\u{301}a\u{600}", "w/r"] {
             try FileManager.default.createDirectory(
@@ -119,7 +113,7 @@ struct StoreOwnershipTests {
 
     @Test("a link in the content of a backup is not followed")
     func restoreLink() throws {
-        try plant("secret/file", Data("stolen".utf8))
+        try scratch.plant("secret/file", Data("stolen".utf8))
         try makeBackup(["d/file"], "stolen")
         try FileManager.default.createDirectory(atPath: scratch.path("b/content"), withIntermediateDirectories: true)
         try FileManager.default.createSymbolicLink(
@@ -147,11 +141,11 @@ struct StoreOwnershipTests {
         try makeStore("S")
         try makeStore("T")
         try makeVault("V")
-        try plant("S/quarantine-records-1", Data("set aside".utf8))
+        try scratch.plant("S/quarantine-records-1", Data("set aside".utf8))
         try await DiskFileStore(root: scratch.url.appendingPathComponent("F")).save(Data("text".utf8), to: "a")
         try ImageCacheManager(cacheDirectory: scratch.url.appendingPathComponent("I")).cacheImage(
             id: "a", data: Data([1]))
-        try plant("lines", Data("{\"key\":\"a\",\"value\":1}\n".utf8))
+        try scratch.plant("lines", Data("{\"key\":\"a\",\"value\":1}\n".utf8))
         try FileManager.default.createSymbolicLink(
             atPath: scratch.path("link"), withDestinationPath: scratch.path("S/log"))
         let before = try files()
@@ -165,7 +159,7 @@ struct StoreOwnershipTests {
     @Test("an output is not written into a directory that cannot be looked at", .enabled(if: getuid() == 0))
     func unreadableDirectory() throws {
         try makeStore("S")
-        try plant("lines", Data("{\"key\":\"a\",\"value\":1}\n".utf8))
+        try scratch.plant("lines", Data("{\"key\":\"a\",\"value\":1}\n".utf8))
         let before = try Data(contentsOf: scratch.url.appendingPathComponent("S/log"))
         try #require(chmod(scratch.url.path, 0o755) == 0 && chmod(scratch.path("lines"), 0o644) == 0)
         // Files can be replaced there, by name.
@@ -190,7 +184,7 @@ struct StoreOwnershipTests {
         let log = try makeStore("S")
         let set = try CommandRun(["file", "set", scratch.path("S"), "log"], input: "text")
         #expect(set.status != 0 && set.errorLines.count == 1, "\(set.errors)")
-        try plant("T/log", Data("text".utf8))
+        try scratch.plant("T/log", Data("text".utf8))
         let copy = try CommandRun(["copy", "tree:\(scratch.path("T"))", "file:\(scratch.path("S"))"])
         #expect(copy.status != 0, "\(copy.output)")
         #expect(try CommandRun(["file", "rm", scratch.path("S"), "log"]).status != 0)
@@ -242,8 +236,8 @@ struct StoreOwnershipTests {
 
     @Test("a damaged log in a directory that no store has marked is reported, and repaired only if it is named itself")
     func unmarkedLog() throws {
-        try plant("all/copy/log", damagedLog())
-        try plant("all/a", Data("x".utf8))
+        try scratch.plant("all/copy/log", damagedLog())
+        try scratch.plant("all/a", Data("x".utf8))
         let before = try files(below: "all")
         #expect(try CommandRun(["check", scratch.path("all")]).status == 1)
         let run = try CommandRun(["repair", scratch.path("all")])
@@ -259,11 +253,11 @@ struct StoreOwnershipTests {
 
     @Test("copy --delete keeps a store in the destination whole, and reports it")
     func deleteKeepsStores() async throws {
-        try plant("A/file", Data("x".utf8))
-        try plant("A/app/note", Data("y".utf8))
-        try plant("B/old", Data("z".utf8))
+        try scratch.plant("A/file", Data("x".utf8))
+        try scratch.plant("A/app/note", Data("y".utf8))
+        try scratch.plant("B/old", Data("z".utf8))
         try makeStore("B/app")
-        try plant("B/app/extra", Data("kept".utf8))
+        try scratch.plant("B/app/extra", Data("kept".utf8))
         try makeVault("B/vault")
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("B/fs"))
         try await store.save(Data("1".utf8), to: "a/b")
@@ -284,7 +278,7 @@ struct StoreOwnershipTests {
 
     @Test("a copy of a tree never replaces a file of a store by one that is none of that store")
     func replaceKeepsStores() throws {
-        try plant("A/app/log", Data("notes".utf8))
+        try scratch.plant("A/app/log", Data("notes".utf8))
         try makeStore("B/app")
         let before = try content("B/app/log")
         let run = try CommandRun(["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))"])
@@ -300,7 +294,7 @@ struct StoreOwnershipTests {
         let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))", "--delete"]
         #expect(try CommandRun(words).status == 0)
         try makeStore("A/app", keys: 7)
-        try plant("B/app/extra", Data("old".utf8))
+        try scratch.plant("B/app/extra", Data("old".utf8))
         let run = try CommandRun(words)
         #expect(run.status == 0, "\(run.output) \(run.errors)")
         #expect(try files(below: "B") == files(below: "A"))
@@ -311,7 +305,7 @@ struct StoreOwnershipTests {
         arguments: [false, true])
     func replaceOpenStore(isShared: Bool) throws {
         try makeStore("A/app")
-        try plant("A/file", Data("x".utf8))
+        try scratch.plant("A/file", Data("x".utf8))
         try makeStore("B/app", keys: 5)
         var options = FileKVStore.Options()
         if isShared { options.sharing = .shared }
@@ -341,7 +335,7 @@ struct StoreOwnershipTests {
         let lock = scratch.path("B/app/#lock")
         let inode = try FileManager.default.attributesOfItem(atPath: lock)[.systemFileNumber] as? Int
         try makeStore("A/app", keys: 4)
-        try plant("A/app/#lock", Data("1\n          ".utf8))
+        try scratch.plant("A/app/#lock", Data("1\n          ".utf8))
         let run = try CommandRun(words)
         #expect(run.status == 0, "\(run.output) \(run.errors)")
         #expect(try FileManager.default.attributesOfItem(atPath: lock)[.systemFileNumber] as? Int == inode)
@@ -361,7 +355,7 @@ struct StoreOwnershipTests {
         let before = try content("B/app/log")
         try FileManager.default.linkItem(atPath: scratch.path("B/app/#lock"), toPath: scratch.path("second"))
         try makeStore("A/app", keys: 5)
-        for name in ["a", "z"] { try plant("A/\(name)", Data("new".utf8)) }
+        for name in ["a", "z"] { try scratch.plant("A/\(name)", Data("new".utf8)) }
         let run = try CommandRun(words)
         #expect(run.status == 2, "\(run.errors)")
         #expect(run.output.contains("/app/log  (") && run.output.contains("EMLINK"), "\(run.output)")
@@ -374,7 +368,7 @@ struct StoreOwnershipTests {
         arguments: ["B", "B/fs", "B/fs/d"])
     func replaceStoredFiles(destination: String) async throws {
         let below = String(destination.dropFirst(2))
-        for file in ["fs/a", "fs/d/b", "fs/new"] { try plant("A/\(file)", Data("other".utf8)) }
+        for file in ["fs/a", "fs/d/b", "fs/new"] { try scratch.plant("A/\(file)", Data("other".utf8)) }
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("B/fs"))
         for key in ["a", "d/b"] { try await store.save(Data("text".utf8), to: key) }
         let before = try files(below: "B")
@@ -389,7 +383,7 @@ struct StoreOwnershipTests {
 
     @Test("copy --delete lists every store that it keeps, of whatever kind")
     func deleteListsKeptStores() throws {
-        try plant("A/file", Data("x".utf8))
+        try scratch.plant("A/file", Data("x".utf8))
         try makeStore("B/kv")
         try makeStore("B/deep/kv")
         let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))", "--delete", "--json"]
@@ -409,7 +403,7 @@ struct StoreOwnershipTests {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("data/fs"))
         for name in names { try await store.save(Data("text \(name)".utf8), to: name) }
         let others = ["#tmp-mine/file", "d/#tmp-note", "#trash-old/x", "#shared", "#lock-screen", "#move-on"]
-        for name in others { try plant("data/other/\(name)", Data("other \(name)".utf8)) }
+        for name in others { try scratch.plant("data/other/\(name)", Data("other \(name)".utf8)) }
         let run = try CommandRun(["backup", scratch.path("data"), scratch.path("b")])
         #expect(run.status == 0, "\(run.output) \(run.errors)")
         #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("r")]).status == 0)
@@ -420,7 +414,7 @@ struct StoreOwnershipTests {
 
     @Test("a backup into its own source is refused, also through a link", arguments: ["sub/b", "link/b", "link/new/b"])
     func backupIntoSource(destination: String) throws {
-        try plant("data/sub/file", Data("x".utf8))
+        try scratch.plant("data/sub/file", Data("x".utf8))
         try FileManager.default.createSymbolicLink(
             atPath: scratch.path("link"), withDestinationPath: scratch.path("data/sub"))
         let path = destination.hasPrefix("link") ? scratch.path(destination) : scratch.path("data/\(destination)")

@@ -34,12 +34,6 @@ struct TransferTests {
         return Dictionary(uniqueKeysWithValues: try store.snapshot().map { ($0.name, $0.entry.bytes) })
     }
 
-    private func plant(_ path: String, _ text: String) throws {
-        let file = scratch.url.appendingPathComponent(path)
-        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data(text.utf8).write(to: file)
-    }
-
     /// The regular files below a directory by path, without the journals of stores.
     private func files(_ name: String) throws -> [String: String] {
         var files: [String: String] = [:]
@@ -68,16 +62,16 @@ struct TransferTests {
     @Test("nothing is deleted if an item of the source failed, or in a directory whose store is unknown")
     func careful() async throws {
         try fillStore()
-        try plant("lines", "{\"key\": \"other\"\n")
+        try scratch.plant("lines", "{\"key\": \"other\"\n")
         let kv = scratch.path("kv")
         let before = try values("kv")
         let run = try CommandRun(["copy", "json:\(scratch.path("lines"))", "kv:\(kv)", "--delete"])
         #expect(run.status == 2 && run.errors.contains("nothing was deleted"), "\(run.status) \(run.errors)")
         #expect(try values("kv") == before)
 
-        try plant("tree/file", "text")
-        try plant("tree/back\\slash", "not a key")
-        try plant("files/kept", "text")
+        try scratch.plant("tree/file", "text")
+        try scratch.plant("tree/back\\slash", "not a key")
+        try scratch.plant("files/kept", "text")
         let incomplete = try CommandRun([
             "copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("files"))", "--delete", "--json",
         ])
@@ -87,10 +81,10 @@ struct TransferTests {
         #expect(counts["copied"] as? Int == 1 && counts["failed"] as? Int == 1, "\(counts)")
         #expect(try files("files") == ["file": "text", "kept": "text"])
 
-        try plant("source/file", "text")
+        try scratch.plant("source/file", "text")
         let unknown = ["u/#lock", "u/other", "v/#journal-0", "v/d/other", "w/#lock-vaults", "w/x"]
         for name in ["file", "#move-a", "#shared", "#reserve", "other"] + unknown {
-            try plant("target/\(name)", "text")
+            try scratch.plant("target/\(name)", "text")
         }
         let deleting = try CommandRun([
             "copy", "tree:\(scratch.path("source"))", "tree:\(scratch.path("target"))", "--delete",
@@ -102,10 +96,10 @@ struct TransferTests {
 
     @Test("nothing is deleted if the path of the source leads to another directory meanwhile")
     func replacedSource() async throws {
-        try plant("s/a", "1")
-        try plant("other/a", "1")
-        try plant("t/a", "1")
-        try plant("t/kept", "2")
+        try scratch.plant("s/a", "1")
+        try scratch.plant("other/a", "1")
+        try scratch.plant("t/a", "1")
+        try scratch.plant("t/kept", "2")
         let arguments = try TransferArguments.parse([
             "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--delete",
         ])
@@ -154,8 +148,8 @@ struct TransferTests {
 
     @Test("files of any size are counted and kept, with few descriptors open at a time")
     func manyFiles() throws {
-        for number in 0..<450 { try plant("s/d\(number % 5)/\(number)", "\(number)") }
-        try plant("s/long", String(repeating: "0123456789", count: 10_000))
+        for number in 0..<450 { try scratch.plant("s/d\(number % 5)/\(number)", "\(number)") }
+        try scratch.plant("s/long", String(repeating: "0123456789", count: 10_000))
         let all = try files("s")
         // Four tasks write 64 files each at a time.
         let limit = ["/bin/sh", "-c", "ulimit -n 350 && exec \"$0\" \"$@\""]
@@ -189,7 +183,7 @@ struct TransferTests {
             try store.close()
             return try CommandRun(["copy", "kv:\(scratch.path(value))", "json:-"]).output
         }
-        try plant("lines", line("first") + line("second"))
+        try scratch.plant("lines", line("first") + line("second"))
         for _ in 0..<2 {
             let run = try CommandRun(["copy", "json:\(scratch.path("lines"))", "kv:\(scratch.path("kv"))"])
             #expect(run.status == 0, "\(run.errors)")
@@ -219,7 +213,7 @@ struct TransferTests {
 
     @Test("a link in the destination is not followed, so a file is never compared with itself")
     func linkedDestination() throws {
-        try plant("source/d/file", "text")
+        try scratch.plant("source/d/file", "text")
         try FileManager.default.createDirectory(atPath: scratch.path("target"), withIntermediateDirectories: true)
         try FileManager.default.createSymbolicLink(
             atPath: scratch.path("target/d"), withDestinationPath: scratch.path("source/d"))
@@ -308,9 +302,9 @@ struct TransferTests {
 
     @Test("files survive an import, a copy and an export, byte for byte")
     func fileTrees() throws {
-        try plant("tree/a.txt", "one")
-        try plant("tree/d/e/b.txt", String(repeating: "two", count: 200_000))
-        try plant("tree/d/empty", "")
+        try scratch.plant("tree/a.txt", "one")
+        try scratch.plant("tree/d/e/b.txt", String(repeating: "two", count: 200_000))
+        try scratch.plant("tree/d/empty", "")
         let before = try files("tree")
         #expect(try CommandRun(["copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("a"))"]).status == 0)
         #expect(try CommandRun(["copy", "file:\(scratch.path("a"))", "file:\(scratch.path("b"))"]).status == 0)
@@ -320,7 +314,7 @@ struct TransferTests {
         let summary = try export.summary()
         #expect(summary["copied"] as? Int == 3 && summary["verified"] as? Int == 3, "\(summary)")
         for name in ["a", "b", "c"] { #expect(try files(name) == before) }
-        try plant("tree/a.txt", "eno")
+        try scratch.plant("tree/a.txt", "eno")
         let changed = try CommandRun(["copy", "tree:\(scratch.path("tree"))", "tree:\(scratch.path("c"))"])
         #expect(changed.output == "1 copied (3 B), 2 equal\n", "\(changed.output)")
         #expect(try files("c") == files("tree"))
@@ -329,7 +323,7 @@ struct TransferTests {
     @Test("several tasks copy to a file store that does not exist yet, and none fails")
     func newStore() async throws {
         // The walk goes through the root again after each directory.
-        for number in 10..<40 { try plant("s/\(number)\(number % 2 == 0 ? "" : "/a")", "\(number)") }
+        for number in 10..<40 { try scratch.plant("s/\(number)\(number % 2 == 0 ? "" : "/a")", "\(number)") }
         for attempt in 0..<TestDepth.limit(4, deep: 12) {
             let arguments = try TransferArguments.parse([
                 "tree:\(scratch.path("s"))", "file:\(scratch.path("t\(attempt)"))", "--verify",
@@ -346,7 +340,7 @@ struct TransferTests {
         for (path, text) in [
             ("s/new", "1"), ("s/same", "2"), ("s/other", "3"), ("t/same", "2"), ("t/other", "4"), ("t/old", "5"),
         ] {
-            try plant(path, text)
+            try scratch.plant(path, text)
         }
         let (source, target) = ("tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))")
         let before = try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
@@ -365,8 +359,8 @@ struct TransferTests {
 
     @Test("nothing is deleted without --delete, or if it would be more than --max-delete")
     func deletion() throws {
-        try plant("s/a", "1")
-        for number in 0..<3 { try plant("t/old\(number)", "x") }
+        try scratch.plant("s/a", "1")
+        for number in 0..<3 { try scratch.plant("t/old\(number)", "x") }
         let words = ["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("t"))"]
         #expect(try CommandRun(words).status == 0)
         #expect(try files("t").count == 4)
@@ -393,7 +387,7 @@ struct TransferTests {
 
     @Test("an empty or missing source is an error, and deletes and creates nothing", arguments: ["kv", "tree", "json"])
     func emptySource(scheme: String) throws {
-        try plant("t/keep", "x")
+        try scratch.plant("t/keep", "x")
         try fillStore("k")
         let target = scheme == "tree" ? "file:\(scratch.path("t"))" : "kv:\(scratch.path("k"))"
         let missing = try CommandRun(["copy", "\(scheme):\(scratch.path("none"))", target, "--delete"])
@@ -401,8 +395,9 @@ struct TransferTests {
         switch scheme {
         case "kv": try FileKVStore(at: scratch.url.appendingPathComponent("empty")).close()
         case "tree":
-            try plant("empty/.keep", ""); try FileManager.default.removeItem(atPath: scratch.path("empty/.keep"))
-        default: try plant("empty", "")
+            try scratch.plant("empty/.keep", "");
+            try FileManager.default.removeItem(atPath: scratch.path("empty/.keep"))
+        default: try scratch.plant("empty", "")
         }
         let empty = try CommandRun(["copy", "\(scheme):\(scratch.path("empty"))", target, "--delete"])
         #expect(empty.status == 1)
@@ -417,8 +412,8 @@ struct TransferTests {
 
     @Test("items that cannot be copied are listed, the others are copied, and the status is that of partial success")
     func partial() throws {
-        try plant("s/a", "1")
-        try plant("s/back\\slash", "2")
+        try scratch.plant("s/a", "1")
+        try scratch.plant("s/back\\slash", "2")
         try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: "a")
         let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("t"))"])
         #expect(run.status == 2, "\(run.errors)")
@@ -449,7 +444,7 @@ struct TransferTests {
 
     @Test("a copy into its own source is refused")
     func ownSource() throws {
-        try plant("s/a", "1")
+        try scratch.plant("s/a", "1")
         let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("s/t"))"])
         #expect(run.status == 64, "\(run.errors)")
         #expect(try files("s") == ["a": "1"])
@@ -459,7 +454,7 @@ struct TransferTests {
         "what has the name of a directory or file in the destination fails, and the rest is copied",
         arguments: ["tree", "file"])
     func taken(scheme: String) throws {
-        for path in ["s/a/1", "s/b/2", "s/c", "s/#tmp-dir/3", "outside/kept"] { try plant(path, path) }
+        for path in ["s/a/1", "s/b/2", "s/c", "s/#tmp-dir/3", "outside/kept"] { try scratch.plant(path, path) }
         let target = scratch.url.appendingPathComponent("t")
         try FileManager.default.createDirectory(
             at: target.appendingPathComponent("c"), withIntermediateDirectories: true)
@@ -479,7 +474,7 @@ struct TransferTests {
 
     @Test("new directories of a tree have the permissions of the source's")
     func permissions() throws {
-        try plant("s/open/closed/file", "1")
+        try scratch.plant("s/open/closed/file", "1")
         for (path, mode) in [("s/open", 0o755), ("s/open/closed", 0o500)] {
             try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: scratch.path(path))
         }
@@ -503,10 +498,10 @@ struct TransferTests {
 
     @Test("what a killed copy has left is deleted with --delete, but not while another copy writes it")
     func abandoned() throws {
-        try plant("s/a", "1")
-        try plant("t/#tmp-0123456789abcdef", "part")
-        try plant("t/#tmp-0123456789abcdee", "part")
-        try plant("t/#tmp-mine", "kept")
+        try scratch.plant("s/a", "1")
+        try scratch.plant("t/#tmp-0123456789abcdef", "part")
+        try scratch.plant("t/#tmp-0123456789abcdee", "part")
+        try scratch.plant("t/#tmp-mine", "kept")
         let fileSystem = SystemFileSystem()
         let locked = try fileSystem.open(
             POSIXPath(scratch.url.appendingPathComponent("t/#tmp-0123456789abcdee")), .readOnly)
@@ -521,8 +516,8 @@ struct TransferTests {
 
     @Test("a directory of the source that has become a link is not followed")
     func linkedSource() throws {
-        try plant("outside/secret", "1")
-        try plant("s/a", "1")
+        try scratch.plant("outside/secret", "1")
+        try scratch.plant("s/a", "1")
         try FileManager.default.createSymbolicLink(
             atPath: scratch.path("s/link"), withDestinationPath: scratch.path("outside"))
         let source = try ConfinedDirectory(POSIXPath(scratch.url.appendingPathComponent("s")))
@@ -532,7 +527,7 @@ struct TransferTests {
 
     @Test("a place that is found below the other one is refused")
     func placeBelow() throws {
-        try plant("s/a/b", "1")
+        try scratch.plant("s/a/b", "1")
         let other = Ancestry.identity(of: try POSIXPath(scratch.url.appendingPathComponent("s/a")))
         let source = try ConfinedDirectory(POSIXPath(scratch.url.appendingPathComponent("s")))
         var walk = StoreWalk(source, except: other)
@@ -554,7 +549,7 @@ struct TransferTests {
     @Test("a copy that control-C ends leaves no partial file, and the next one completes it")
     func interrupted() throws {
         let content = String(repeating: "0123456789abcdef", count: 1 << 12)
-        for number in 0..<400 { try plant("s/d\(number % 7)/\(number)", content + "\(number)") }
+        for number in 0..<400 { try scratch.plant("s/d\(number % 7)/\(number)", content + "\(number)") }
         let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"]
         // On a busy machine the copy may be complete before the signal arrives: then once more.
         var (end, message) = (ChildProcess.End.exit(0), "")

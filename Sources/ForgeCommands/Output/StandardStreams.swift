@@ -210,7 +210,8 @@ public enum Interruption {
         _exit(ExitStatus.interrupted.rawValue)
     }
 
-    /// Makes the first signal only request the end, with the status of control-C; from now on the command calls ``check()`` often.
+    /// Makes the first signal only request the end, with the status of control-C; from now on the command calls
+    /// ``check()`` often.
     static func deferInterruption() {
         isAwaited.store(true, ordering: .relaxed)
     }

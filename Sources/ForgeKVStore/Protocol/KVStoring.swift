@@ -32,9 +32,8 @@ public protocol KVStoring: Sendable {
     /// Stores a value, replacing any existing one: a concurrent reader finds the old value or the new one, never none.
     ///
     /// A value that equals the old one is stored all the same: its encoding may be another. Nil of an optional type is a
-    /// value: the key exists and its value is nil. The old value may be of any type, and of a
-    /// later version than the key's.
-    /// ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a
+    /// value: the key exists and its value is nil. The old value may be of any type, and of a later version than the
+    /// key's. ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a
     /// custom store may replace it without.
     ///
     /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
