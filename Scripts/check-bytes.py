@@ -22,6 +22,16 @@ FORBIDDEN = re.compile(
     r"|String\([\w.$]+\.drop(Last|First)\(|(?<!utf8)(?<!bytes)\.contains\(\"|\bSet<String>"
     r"|\bURL\((filePath|fileURLWithPath):|\bFilePath\((\w+\.)*(path|absoluteString)\b|\bas NSString\)\.|NSString\([^)]*\)\."
     r"|tilde(In)?Path|TildeInPath|\bstandardized(FileURL)?\b|\bstandardize\(|resolv(e|ing)SymlinksInPath"
+    r"|\bjson\(\) [=!]=|\$0\.(key|name) [=!]=|\bMutex<\[String:"
+)
+# A line for each form: the expression has to find every one.
+EXAMPLES = (
+    'key.hasPrefix("a")', 'key.hasSuffix("a")', 'key.split(separator: "/")', "key.split(whereSeparator: \\.isBlank)",
+    'key.components(separatedBy: "/")', "String(key.dropLast())", "String($0.key.dropFirst())", 'key.contains("/")',
+    "var names: Set<String> = []", "URL(filePath: key)", "URL(fileURLWithPath: key)", "FilePath(url.path)",
+    "(key as NSString).lastPathComponent", "NSString(string: key).pathExtension", "key.expandingTildeInPath",
+    "url.standardizedFileURL", "url.standardize()", "url.resolvingSymlinksInPath()", "try a.json() == b.json()",
+    "files.first { $0.key == key }", "caches.removeAll { $0.name != name }", "let stores = Mutex<[String: Store]>([:])",
 )
 
 
@@ -31,6 +41,9 @@ def code(line):
 
 
 def main():
+    for example in EXAMPLES:
+        if not FORBIDDEN.search(example):
+            sys.exit(f"check-bytes.py does not find {example}")
     script = pathlib.Path(__file__)
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else script.resolve().parent.parent
     allowed = []

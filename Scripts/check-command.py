@@ -265,15 +265,24 @@ def check_keys(directory):
     with open(lines, "w") as file:
         for number in range(count):
             file.write('{"key":"key.%07d","value":"value %d"}\n' % (number, number))
-    stores = [os.path.join(directory, name) for name in ("one", "two")]
+    stores = [os.path.join(directory, "stores", name) for name in ("one", "two")]
+    figures = []
     for words in (
         ("copy", "json:" + lines, "kv:" + stores[0]), ("copy", "kv:" + stores[0], "kv:" + stores[1]),
         ("copy", "kv:" + stores[0], "kv:" + stores[1], "--verify"),
         ("copy", "kv:" + stores[1], "json:" + os.path.join(directory, "exported")),
+        ("kv", "list", stores[0]), ("backup", stores[0], os.path.join(directory, "backup")),
     ):
         status, output, errors, seconds, memory = run(*words)
         expect(status == 0, "%s: %s" % (words, errors))
-        print("%s of %d keys: %.1f s, %.0f MiB: %s" % (words[0], count, seconds, memory, output.strip()))
+        figures.append((words[:2] if words[0] == "kv" else words[:1], seconds, memory))
+        print("%s of %d keys: %.1f s, %.0f MiB: %s" % (
+            " ".join(words[:2]), count, seconds, memory, output.strip().splitlines()[-1]))
+    # What a program needs that only opens the store.
+    opened = run("kv", "get", stores[0], "key.0000000")[4]
+    for words, seconds, memory in figures:
+        expect(memory - opened <= 64, "%s: %.0f MiB, but opening needs %.0f" % (" ".join(words), memory, opened))
+        expect(words[0] != "kv" or seconds <= max(3 * options.scale, 1), "kv list: %.1f s" % seconds)
     with open(lines) as one, open(os.path.join(directory, "exported")) as other:
         expect(one.read() == other.read(), "the exported keys differ")
 

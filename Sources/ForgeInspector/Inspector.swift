@@ -87,7 +87,7 @@ public final class Inspector: Sendable {
     /// - Parameter cache: The cache. Its statistics are read until the inspector is released.
     public func register(_ cache: InspectedCache) {
         state.withLock { state in
-            state.caches.removeAll { $0.name == cache.name }
+            state.caches.removeAll { $0.name.hasSameBytes(as: cache.name) }
             state.caches.append(cache)
         }
     }

@@ -69,17 +69,21 @@ extension S3FileStore {
         return found
     }
 
-    /// Calls `files` with every file of the store, and `foreign` with every other object below its prefix: one whose name
-    /// is no valid key, or that has content although it is named like a directory. Other programs have written those.
+    /// Calls `files` with every file of a directory, and `foreign` with every other object in it: one whose name is no
+    /// valid key, or that has content although it is named like a directory. Other programs have written those.
     ///
     /// - Parameters:
+    ///   - directory: The directory; empty for the whole store.
     ///   - files: Called in the order of the listing.
     ///   - foreign: Called with the name of the object behind the prefix, its size, and the reason.
     /// - Throws: ``FileStoreError`` of the listing, or the error of a closure.
     package func forEachObject(
-        files: (StoredFile) throws -> Void, foreign: (String, Int64, String) throws -> Void
+        in directory: String = "", files: (StoredFile) throws -> Void, foreign: (String, Int64, String) throws -> Void
     ) async throws {
-        try await forEachPage(S3ListRequest(prefix: place.prefix, isFlat: true), .list, "") { page in
+        let prefix = try prefix(of: directory, .list)
+        var isEmpty = true
+        try await forEachPage(S3ListRequest(prefix: prefix, isFlat: true), .list, directory) { page in
+            isEmpty = isEmpty && page.isEmpty
             for entry in page.entries {
                 let name = String(decoding: entry.object.utf8.dropFirst(place.prefix.utf8.count), as: UTF8.self)
                 if entry.object.utf8.last == UInt8(ascii: "/") {
@@ -99,6 +103,7 @@ extension S3FileStore {
                     StoredFile(key: key.string, sizeInBytes: entry.sizeInBytes, modified: entry.modified))
             }
         }
+        if isEmpty, !directory.isEmpty { throw try await noDirectory(directory, .list) }
     }
 
     public func totalSize() async throws -> Int64 {

@@ -143,6 +143,10 @@ struct S3TransferTests {
             #expect(summary.contains("\"failed\":\(foreign.count)"), "\(summary)")
         }
         #expect(try fixture.scratch.files("back") == ["d/ok": Data("1".utf8)])
+        let list = try await fixture.forge("file", "list", fixture.url, "--json")
+        #expect(list.status == 2, "\(list.status) \(list.errors)")
+        #expect(list.lines.count { $0.contains("\"unlisted\":") } == foreign.count, "\(list.output)")
+        #expect(list.lines.count == foreign.count + 1, "\(list.output)")
     }
 
     @Test("a copy into itself, and an empty source, are refused")

@@ -111,6 +111,15 @@ struct SilenceTests {
             uniqueKeysWithValues: try run.rows().map { ($0["key"] as? String ?? "", $0["action"] as? String ?? "") })
         #expect(
             listed == ["back\\slash": "fail", "d/#tmp-note": "fail", "link": "skip", "settings": "skip"], "\(listed)")
+        let list = try CommandRun(["file", "list", scratch.path("f"), "--json"])
+        #expect(list.status == 2 && list.errorLines.count == 1, "\(list.status) \(list.errors)")
+        let rows = try list.rows()
+        #expect(
+            rows.compactMap { $0["key"] as? String } == ["a", "d/b", "link", "back\\slash", "d/#tmp-note", "settings"])
+        #expect(rows.map { $0["unlisted"] is String } == [false, false, false, true, true, true], "\(list.output)")
+        let below = try CommandRun(["file", "list", scratch.path("f"), "d"])
+        #expect(below.status == 2 && below.output.contains("d/#tmp-note"), "\(below.output)")
+        #expect(!below.output.contains("slash"), "\(below.output)")
         let summary = try run.summary()
         #expect(summary["copied"] as? Int == 2 && summary["failed"] as? Int == 2 && summary["skipped"] as? Int == 2)
         let skipping = try CommandRun(["copy", "tree:\(scratch.path("t"))", "tree:\(scratch.path("u"))"])
@@ -180,7 +189,7 @@ struct SilenceTests {
 
     // MARK: Answers
 
-    @Test("du lists a directory that it cannot read, and counts the others", .enabled(if: getuid() == 0))
+    @Test("a directory that cannot be read is listed, and the others are treated", .enabled(if: getuid() == 0))
     func unreadableDirectory() throws {
         try scratch.plant("d/a/file", "12345")
         try scratch.plant("d/closed/file", "1")
@@ -189,11 +198,31 @@ struct SilenceTests {
         try #require(chmod(scratch.url.path, 0o755) == 0)
         for directory in ["d", "d/a"] { try #require(chmod(scratch.path(directory), 0o755) == 0) }
         // As another user: root may read every directory.
-        let run = try CommandRun(
-            ["du", scratch.path("d"), "--json"], prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
+        let otherUser = ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"]
+        let run = try CommandRun(["du", scratch.path("d"), "--json"], prefix: otherUser)
         #expect(run.status == 2, "\(run.status) \(run.errors)")
         #expect(try run.rows().compactMap { $0["path"] as? String }.contains("closed"), "\(run.output)")
         #expect(try run.summary()["bytes"] as? Int == 5)
+        let log = try makeLog()
+        try scratch.plant("d/a/kv/log", log)
+        try scratch.plant("d/z/kv/log", log)
+        for directory in ["a/kv", "z", "z/kv"] { try #require(chmod(scratch.path("d/\(directory)"), 0o777) == 0) }
+        for path in ["a/kv/log", "z/kv/log"] { try #require(chmod(scratch.path("d/\(path)"), 0o666) == 0) }
+        try #require(chmod(scratch.url.path, 0o777) == 0)
+        for (words, status) in [
+            (["check", scratch.path("d")], 1), (["repair", scratch.path("d")], 2),
+            (["backup", scratch.path("d"), scratch.path("b")], 2),
+        ] {
+            let run = try CommandRun(words, prefix: otherUser)
+            #expect(run.status == Int32(status), "\(words): \(run.status) \(run.errors)")
+            #expect((run.output + run.errors).contains("closed"), "\(words): \(run.output)")
+        }
+        #expect(try Data(contentsOf: scratch.url.appendingPathComponent("b/content/a/file")) == Data("12345".utf8))
+    }
+
+    private func makeLog() throws -> Data {
+        try FileKVStore(at: scratch.url.appendingPathComponent("log-source")).set(KVKey<Int>("key"), value: 1)
+        return try Data(contentsOf: scratch.url.appendingPathComponent("log-source/log"))
     }
 
     @Test("a log whose first record is cut off is not intact")

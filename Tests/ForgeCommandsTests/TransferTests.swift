@@ -194,7 +194,8 @@ struct TransferTests {
     @Test("one object of names and values is read as a store, on one line or several; a damaged line is not")
     func plainObject() throws {
         let object = "{\n  \"theme\": \"dusk\",\n  \"size\": 3, \"old\": {\"@schema\": 2, \"@value\": [1]}\n}\n"
-        for (name, text) in [("a", object), ("b", object.replacing("\n", with: " "))] {
+        let line = object.replacing("\n", with: " ")
+        for (name, text) in [("a", object), ("b", line), ("e", "\u{FEFF}\(object)"), ("f", "\u{FEFF} \(line)")] {
             let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path(name))", "--json"], input: text)
             #expect(run.status == 0, "\(run.output) \(run.errors)")
             #expect(try CommandRun(["kv", "get", scratch.path(name), "theme"]).output == "dusk\n")

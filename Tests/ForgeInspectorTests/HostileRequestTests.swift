@@ -156,7 +156,7 @@ import Testing
             let idle = try (0..<Inspector.connectionLimit + 6).map { _ in try RawConnection(port: page.port) }
             let start = ContinuousClock.now
             #expect(try await isAlive(page))
-            #expect(ContinuousClock.now - start < .seconds(45))
+            #expect(ContinuousClock.now - start < .seconds(20))
             withExtendedLifetime(idle) {}
         }
     }

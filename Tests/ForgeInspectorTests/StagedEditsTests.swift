@@ -135,4 +135,21 @@ import Testing
         }
         #expect(try CodedValue.edited(new, replacing: old) == expected)
     }
+
+    @Test("tell texts and members apart that have the same characters in other bytes")
+    func canonicallyEqual() throws {
+        func edited(_ json: String, _ old: CodedValue) throws -> [UInt8] {
+            try CodedValue.edited(json, replacing: old).encoded()
+        }
+        let (composed, decomposed) = ("caf\u{E9}", "cafe\u{301}")
+        #expect(try edited("\"\(decomposed)\"", .string(composed)) == CodedValue.string(decomposed).encoded())
+        let old = CodedValue.map([
+            .init(.string(composed), .integer(1)), .init(.string(decomposed), .string("text")),
+        ])
+        let new = CodedValue.map([
+            .init(.string(composed), .integer(1)), .init(.string(decomposed), .string("other")),
+        ])
+        #expect(try edited(new.json(), old) == new.encoded())
+        #expect(throws: EditFailure.self) { try edited("{\"\(decomposed)\": 7}", old) }
+    }
 }

@@ -3,7 +3,7 @@ public import Foundation
 /// A stored value as a tree, for tools that do not know its type.
 ///
 /// A payload of ``BinaryEncoder`` round-trips byte for byte. Floating-point numbers compare as numbers, so a tree that
-/// contains NaN does not equal itself.
+/// contains NaN does not equal itself, and texts as Swift's strings, so canonically equal ones are equal.
 public indirect enum CodedValue: Sendable, Hashable {
     /// Null.
     case null

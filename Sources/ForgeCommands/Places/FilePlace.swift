@@ -225,8 +225,13 @@ protocol CommandFileStore: FileStoring {
     /// Creates a file that is written in parts.
     func newFile(_ key: String, if condition: SaveCondition) async throws -> any FileWriting
 
-    /// Calls `body` with every file below a directory, in the order of their keys.
-    func forEachFile(in directory: String, _ body: (StoredFile) throws -> Void) async throws
+    /// Calls `body` with every file below a directory, in the order of their keys, and then `unlisted` with each item
+    /// there that the store cannot list, and the reason: other stores, and what other programs have left under names that
+    /// are no keys.
+    func forEachFile(
+        in directory: String, _ body: (StoredFile) throws -> Void,
+        unlisted: (_ name: String, _ reason: String) throws -> Void
+    ) async throws
 }
 
 extension CommandFileStore {
@@ -253,9 +258,32 @@ extension DiskFileStore: CommandFileStore {
         try await writer(for: key, if: condition, durability: nil, attributes: [:])
     }
 
-    func forEachFile(in directory: String, _ body: (StoredFile) throws -> Void) async throws {
+    func forEachFile(
+        in directory: String, _ body: (StoredFile) throws -> Void,
+        unlisted: (_ name: String, _ reason: String) throws -> Void
+    ) async throws {
         for try await file in files(in: directory, FileListingOptions(sorted: true)) where !file.isDirectory {
             try body(file)
+        }
+        let parent = POSIXPath(directory)
+        var walk = StoreWalk(try ConfinedDirectory(POSIXPath(root).appending(parent)))
+        while true {
+            try Interruption.check()
+            do {
+                guard let entry = try walk.nextFile(ofStore: true) else { return }
+                let path = parent.appending(entry.path)
+                switch try walk.carried(entry, ofStore: true) {
+                case .omitted: break
+                // The listing shows links and the like, unless their names are no keys.
+                case .skipped where path.isKey && entry.status.type != .directory: break
+                case .copied: if let reason = path.keyRefusal { try unlisted(path.shown, reason) }
+                case .skipped(let reason), .failed(let reason): try unlisted(path.shown, reason)
+                }
+            } catch let error as FileSystemError {
+                // The listing shows a directory that cannot be read.
+                guard let path = error.path, !parent.appending(path).isKey else { continue }
+                try unlisted(parent.appending(path).shown, "\(error)")
+            }
         }
     }
 }
@@ -281,11 +309,21 @@ extension S3FileStore: ServerFileStoring {
         try writer(for: key, if: condition)
     }
 
-    func forEachFile(in directory: String, _ body: (StoredFile) throws -> Void) async throws {
-        let files = try await list(in: directory, recursive: true).filter { !$0.isDirectory }
+    func forEachFile(
+        in directory: String, _ body: (StoredFile) throws -> Void,
+        unlisted: (_ name: String, _ reason: String) throws -> Void
+    ) async throws {
+        var files: [StoredFile] = []
+        var foreign: [(name: String, reason: String)] = []
+        try await forEachObject(in: directory) {
+            files.append($0)
+        } foreign: { name, _, reason in
+            foreign.append((name, reason))
+        }
         // The order of a store on disk compares component by component, so the slash comes before all other bytes.
         let order: (StoredFile) -> [UInt8] = { $0.key.utf8.map { $0 == UInt8(ascii: "/") ? 0 : $0 } }
         for file in files.sorted(by: { order($0).lexicographicallyPrecedes(order($1)) }) { try body(file) }
+        for item in foreign { try unlisted(item.name, item.reason) }
     }
 
     func forEachObject(files: (FilePlaceEntry) -> Void, foreign: (String, String) throws -> Void) async throws {

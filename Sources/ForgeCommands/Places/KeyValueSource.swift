@@ -115,7 +115,8 @@ extension KeyValueSource {
             lines.append(line)
             let isFirst = text.allSatisfy(\.isBlank)
             text += line + [UInt8(ascii: "\n")]
-            if isFirst, let start = line.first(where: { !$0.isBlank }) {
+            let content = line.starts(with: [0xEF, 0xBB, 0xBF]) ? line.dropFirst(3) : line  // A byte order mark.
+            if isFirst, let start = content.first(where: { !$0.isBlank }) {
                 guard start == UInt8(ascii: "{"), !isKeyValueLine(line) else { return nil }
             }
             guard text.count <= objectLimit else { return nil }

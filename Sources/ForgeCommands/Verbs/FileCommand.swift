@@ -94,7 +94,9 @@ struct FileCommand: AsyncParsableCommand {
             abstract: "List stored files.",
             discussion: """
                 Links, pipes and other entries that no store creates, and directories of other users that cannot be read, \
-                are listed as such: "not a file", with --json by a kind instead of their length.
+                are listed as such: "not a file", with --json by a kind instead of their length. What other programs have \
+                left there under names that are no keys, and other stores, are listed at the end with the reason why they \
+                cannot be read here, and the exit status is 2 then.
                 """)
 
         @OptionGroup var store: FileStoreArgument
@@ -107,7 +109,9 @@ struct FileCommand: AsyncParsableCommand {
             var bytes: Int?
             /// `other` for an entry that is no file; nil for a file.
             var kind: String?
-            var modified: Date
+            var modified: Date?
+            /// Why the store does not list an item.
+            var unlisted: String?
 
             init(_ file: StoredFile) {
                 key = file.key
@@ -115,21 +119,34 @@ struct FileCommand: AsyncParsableCommand {
                 kind = file.kind == .file ? nil : file.kind.rawValue
                 modified = file.modified
             }
+
+            init(unlisted name: String, reason: String) {
+                key = name
+                unlisted = reason
+            }
         }
 
         func run() async throws {
             let files = try store.open(mustExist: true)
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
-            try await files.forEachFile(in: key ?? "") { file in
-                let row = Row(file)
-                if output.json {
-                    try StandardOutput.print(line: row)
-                } else {
-                    let bytes = row.bytes.map(String.init) ?? "not a file"
-                    table.add([POSIXPath(row.key).description, bytes, row.modified.formatted(.iso8601)])
-                }
+            let show = { [json = output.json] (row: Row) throws in
+                guard !json else { return try StandardOutput.print(line: row) }
+                let bytes = row.bytes.map(String.init) ?? (row.unlisted == nil ? "not a file" : "not listed")
+                let last = row.unlisted ?? row.modified?.formatted(.iso8601) ?? ""
+                table.add([POSIXPath(row.key).description, bytes, last])
+            }
+            var count = 0
+            try await files.forEachFile(in: key ?? "") {
+                try show(Row($0))
+            } unlisted: { name, reason in
+                count += 1
+                try show(Row(unlisted: name, reason: reason))
             }
             if !output.json { try StandardOutput.print(table.lines) }
+            guard count == 0 else {
+                throw CommandFailure(
+                    "\(counted(count, "item")) cannot be read as files of the store: see the list", .partial)
+            }
         }
     }
 

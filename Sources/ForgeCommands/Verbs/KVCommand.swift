@@ -112,7 +112,7 @@ struct KVCommand: AsyncParsableCommand {
         /// JSON has no dates: a text that replaces a date is converted if it has the form in which dates are printed.
         private func asDate(_ new: CodedValue, inPlaceOf date: Date) throws -> CodedValue {
             guard case .string(let text) = new else { return new }
-            if try CodedValue.date(date).json() == new.json() { return .date(date) }
+            if try CodedValue.date(date).json().hasSameBytes(as: new.json()) { return .date(date) }
             do {
                 return .date(try Date(iso8601: text))
             } catch {

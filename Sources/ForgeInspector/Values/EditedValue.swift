@@ -22,7 +22,7 @@ extension CodedValue {
     }
 
     private func typed(like old: CodedValue, at place: String) throws -> CodedValue {
-        if try json() == old.json() { return old }
+        if try json().hasSameBytes(as: old.json()) { return old }
         switch (old, self) {
         case (.date, .string(let text)):
             do {
@@ -63,7 +63,9 @@ extension CodedValue {
         case (.map(let old), .map(let new)):
             return .map(
                 try new.map { entry in
-                    guard let model = old.first(where: { $0.key == entry.key })?.value else { return entry }
+                    guard case .string(let name) = entry.key, let model = CodedValue.map(old)[name] else {
+                        return entry
+                    }
                     return Entry(entry.key, try entry.value.typed(like: model, at: "the member \(entry.key)"))
                 })
         default:

@@ -372,13 +372,14 @@ extension UserDefaultsKVStore {
 }
 
 extension ChangeHub {
-    private static let suites = Mutex<[String: ChangeHub]>([:])
+    private static let suites = Mutex<[[UInt8]: ChangeHub]>([:])
 
     fileprivate static func ofSuite(_ name: String) -> ChangeHub {
         suites.withLock { suites in
-            if let hub = suites[name] { return hub }
+            let suite = Array(name.utf8)
+            if let hub = suites[suite] { return hub }
             let hub = ChangeHub()
-            suites[name] = hub
+            suites[suite] = hub
             return hub
         }
     }

@@ -20,6 +20,20 @@ struct ForeignChangeTests {
         #expect(try await watcher.changes { try root.fileSystem.close(reading) } == [])
     }
 
+    @Test("names of the same characters in other bytes are told apart", arguments: WatchedRoot.Kind.allCases)
+    func canonicallyEqualNames(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        var watcher = try await FileWatcher(root.store)
+        let names = ["\u{E9}", "e\u{301}"]
+        let changes = try await watcher.changes { for name in names { try root.write(name, to: "store/\(name)") } }
+        var keys: Set<[UInt8]> = []
+        for change in changes { if case .changed(let key) = change { keys.insert(Array(key.utf8)) } }
+        #expect(keys == Set(names.map { Array($0.utf8) }), "\(changes)")
+        #expect(FileChange.changed(names[0]) != .changed(names[1]))
+        #expect(Set(names.map { StoredFile(key: $0, sizeInBytes: 1, modified: .distantPast) }).count == 2)
+        #expect(Set(names.map { FileChange.removed($0) }).count == 2)
+    }
+
     @Test("renames, exchanges and links are reported under both keys", arguments: WatchedRoot.Kind.allCases)
     func names(_ kind: WatchedRoot.Kind) async throws {
         let root = try WatchedRoot(kind)
