@@ -6,6 +6,11 @@ import Synchronization
 /// fails in the same way. They are not encrypted: access to the process's memory gives access to them. A stored value's
 /// memory is overwritten with zeros when it is replaced or deleted, or the store is released; copies made by Swift, the
 /// encoder or the caller are not.
+///
+/// Not simulated: the accessibility of a secret, which is kept and never consulted, since there is no device that could be
+/// locked; a wrong key; damage; a full or failing device; and other processes and access groups. For the Keychain, take a
+/// `FakeKeychain` of ForgeStorageTesting; for a vault, open a ``VaultCrypt`` on an `InMemoryFileSystem` or on a
+/// `FaultingFileSystem`.
 public final class InMemoryCrypt: CryptStoring {
     private struct Secret: Sendable {
         var value: SecretBytes

@@ -90,6 +90,11 @@ public final class DiskFileStore: PlainFileStore, @unchecked Sendable {
 ///
 /// It gives the same results and errors as a store on disk, and needs no disk and no cleanup. Only `url(for:)` is
 /// unsupported, because other code could not read a file in memory at a URL.
+///
+/// Not simulated, unless a test brings it about through ``fileSystem``: a full, read-only or failing device, damage, files
+/// of other programs, and other processes (`InMemoryFileSystem.process()`). There is no device that could be locked: for
+/// that, take a ``DiskFileStore`` of a `SimulatedDevice` of ForgeCrashTesting. For planned faults, open a
+/// ``DiskFileStore`` on a `FaultingFileSystem` of ForgeStorageTesting.
 public final class InMemoryFileStore: PlainFileStore, @unchecked Sendable {
     /// The file system of the files, which are below `/store`. Tests use it to inject errors, fill the disk or inspect
     /// the files.

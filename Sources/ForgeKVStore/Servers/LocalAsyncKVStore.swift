@@ -18,6 +18,11 @@ import ForgeFileSystem
 /// ``FileKVStore`` that another process has not changed since the last call: it looks the name up in memory. Stores in
 /// different directories have different threads. ``changes(prefix:from:)``, which is synchronous, waits for the write of
 /// this process that is under way. Typed values are decoded by the caller's task.
+///
+/// Not simulated: what a network and a server do. No request is lost, late or refused, no answer is lost, so that no call
+/// throws `.timeout` or `.unknownOutcome` and no sequence of changes ends in an error of the connection; there is no limit
+/// on batches and requests; and no read is stale. A `FaultingAsyncKVStore` of ForgeStorageTesting around it adds such
+/// errors.
 public final class LocalAsyncKVStore: AsyncKVStoring {
     private let base: any KVTransactionalStoring
     private let lane: BlockingLane

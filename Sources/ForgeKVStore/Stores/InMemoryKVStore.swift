@@ -5,6 +5,12 @@ import Synchronization
 ///
 /// It is the same engine without a log. Values are encoded when set and decoded when read, by the same code as on disk,
 /// so a value that cannot be encoded fails here too, and values are rounded in the same way.
+///
+/// Not simulated: all that comes from the disk and from other processes. No call fails because the store is in use, closed,
+/// locked, read-only or damaged, or the device full or broken; ``KVTransactionalStoring/synchronize()`` does nothing; and
+/// no value of another type is reported (``setAside`` has those that were overwritten). For these, open a ``FileKVStore``
+/// on an `InMemoryFileSystem`, on a `FaultingFileSystem` of ForgeStorageTesting, or on a `SimulatedDevice` of
+/// ForgeCrashTesting.
 public final class InMemoryKVStore: KVTransactionalStoring {
     private let engine: KVEngine
 

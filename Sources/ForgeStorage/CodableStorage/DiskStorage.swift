@@ -75,6 +75,10 @@ public final class DiskStorage: Storage {
 ///
 /// It runs the engine of ``DiskStorage`` on an `InMemoryFileSystem`, so it refuses the same keys and throws the same
 /// errors. A new storage is empty; two storages share nothing.
+///
+/// Not simulated: a full, read-only or failing device, damaged files, other processes and programs, and a device that is
+/// locked. For these, open a ``DiskStorage`` on an `InMemoryFileSystem` or on a `FaultingFileSystem` of
+/// ForgeStorageTesting.
 public final class InMemoryStorage: Storage {
     private let disk: DiskStorage
 

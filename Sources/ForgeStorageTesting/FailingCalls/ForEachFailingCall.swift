@@ -21,6 +21,9 @@ public import SystemPackage
 /// system. Descriptors still open after `body` count as leaks. A body that retries endlessly is reported: after
 /// many more calls than it needs, the fault is lifted.
 ///
+/// Not simulated: a device that fails for some time and then recovers, faults at two places of one run, short transfers
+/// of `copyRange`, and threads in another order than that of the run. A ``FaultPlan`` of your own makes the first three.
+///
 /// - Parameters:
 ///   - errnos: The error numbers; ``FailingCall/errnos`` by default.
 ///   - modes: Whether only the call fails, or all later ones too.
@@ -312,6 +315,10 @@ public struct FlippedBitReport: Hashable, Sendable {
 }
 
 /// Runs `body` once for each bit of a file, with that bit flipped in every read.
+///
+/// Not simulated: several flipped bits at once, which a checksum may miss, and all that ``FileCorruption`` leaves out.
+/// Content that is read through a mapping is never corrupted: let the store read the file, as `FileKVStore` does on
+/// opening.
 ///
 /// - Parameters:
 ///   - path: The file.

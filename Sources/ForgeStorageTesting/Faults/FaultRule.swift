@@ -294,6 +294,10 @@ extension FaultOccurrence: CustomStringConvertible {
 /// Corrupted data that a device returns. The stored bytes are unchanged, so reads are correct after the rule is lifted.
 ///
 /// Sectors have 512 bytes and are counted from the start of the file.
+///
+/// Not simulated: damage of what is read through a mapping or copied by `copyRange`; damage of names, sizes, times and
+/// extended attributes; and a drive that detects the damage and reports an error, for which `.fail(.read, with: .ioError)`
+/// stands. A rule damages one place of a file; several rules damage several.
 public enum FileCorruption: Hashable, Sendable {
     /// A flipped bit; bit 0 is the lowest of the byte at `offset`.
     case flippedBit(offset: Int64, bit: Int)

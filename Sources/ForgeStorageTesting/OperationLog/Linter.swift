@@ -7,6 +7,11 @@ extension OperationLog {
     /// Internal names of stores (`#tmp-…`, `#trash-…`, `#lock`) may disappear or reappear at any time and are skipped.
     /// Patterns that involve an acknowledgement require calls of ``acknowledge(_:)``. A finding need not be a mistake:
     /// `replaceFile` without durability renames unsynchronised content by design.
+    ///
+    /// A log without findings is no proof: `forEachCrash` of ForgeCrashTesting finds what this cannot. It compares the
+    /// calls on one file or directory only, so it does not see that two files must change in one order. It does not see
+    /// what a kill between two calls leaves, nor that a record is torn between two blocks, nor whether the content is the
+    /// right one and a restart can read it. Without a call of ``acknowledge(_:)`` it cannot know what was promised.
     public func lint() -> [LintFinding] {
         var linter = Linter()
         for entry in entries { linter.read(entry) }
