@@ -1,5 +1,9 @@
+import ForgeCrypt
+import ForgeFileStore
 import ForgeFileSystem
+import ForgeKVStore
 import ForgeStorageTesting
+import Foundation
 import SystemPackage
 import Testing
 
@@ -209,9 +213,62 @@ struct FaultRuleTests {
         let error = #expect(throws: DeadFaultRules.self) { try fileSystem.plan.requireAllFired() }
         #expect(
             error?.description == """
-                never fired: write on /none/**, call 2: fail ENOSPC afterwards; \
-                useless: status on anything, always: shorten to 1 bytes
+                never fired: write on /none/**, call 2: fail ENOSPC afterwards (no such call); \
+                useless: status on anything, always: shorten to 1 bytes (calls on /b)
                 """)
+        for name in 0..<10 { try fileSystem.put("x", at: POSIXPath("/d/\(name % 9)")) }
+        let later = #expect(throws: DeadFaultRules.self) { try fileSystem.plan.requireAllFired() }
+        #expect(later?.seenPaths == [(0..<8).map { POSIXPath("/d/\($0)") }, ["/b"]])
+        #expect(later?.description.contains("(calls on /d/0, /d/1, /d/2, /d/3, /d/4, /d/5, /d/6, /d/7, …); ") == true)
+    }
+
+    @Test("a rule for the path of a store's file affects the temporary file that becomes it")
+    func temporaryFiles() async throws {
+        func fileSystem(_ rule: FaultRule) -> FaultingFileSystem {
+            FaultingFileSystem(InMemoryFileSystem(), plan: FaultPlan([rule]))
+        }
+        func affected(_ fileSystem: FaultingFileSystem) -> [POSIXPath?] {
+            fileSystem.log.records.filter { !$0.faults.isEmpty }.map(\.path)
+        }
+        let vaults = fileSystem(.fail(.write, matching: "/vault*", with: .noSpace))
+        let vault = try VaultCrypt(at: URL(filePath: "/vault"), key: VaultKey.random(), fileSystem: vaults)
+        #expect(throws: CryptError.self) { try vault.set("secret", for: CryptKey<String>(key: "s")) }
+        try vaults.plan.requireAllFired()
+        #expect(affected(vaults) == ["/#tmp-of-vaults"])
+
+        let files = fileSystem(.fail(.write, matching: "/files/d/*", with: .noSpace))
+        let store = DiskFileStore(root: URL(filePath: "/files"), fileSystem: files)
+        try await store.save(Data("a".utf8), to: "a")
+        await #expect(throws: FileStoreError.self) { try await store.save(Data("a".utf8), to: "d/a") }
+        try files.plan.requireAllFired()
+
+        let values = FaultingFileSystem(InMemoryFileSystem())
+        let kv = try FileKVStore(at: "/kv", fileSystem: values, options: .init(logger: values.logger))
+        try kv.set(KVKey<Int>("a"), value: 1)
+        values.plan.add(.fail(.open, matching: "/kv/log", with: .noSpace))
+        #expect(throws: KVStoreError.self) { try kv.compact() }
+        #expect(affected(values) == ["/kv/#log-new"])
+    }
+
+    @Test("a rule for other names does not affect the temporary files of stores")
+    func otherTemporaryFiles() throws {
+        let temporary: POSIXPath = "/d/#tmp-of-vaults"
+        let fileSystem = try fileSystem(
+            .fail(.write, matching: "/d", with: .ioError), .fail(.write, matching: "/d/#lock", with: .ioError),
+            .fail(.write, matching: "/d/", with: .ioError), .fail(.write, matching: "/d/*/a", with: .ioError),
+            .fail(.write, matching: "/b*", with: .ioError), .fail(.rename, .unlink, matching: "/d/b", with: .ioError))
+        for name in [temporary, "/d/#tmp-store-vaults"] {
+            try fileSystem.put("new", at: name)
+            try fileSystem.rename(name, to: "/d/a")
+        }
+        try fileSystem.put("new", at: temporary)
+        try fileSystem.unlink(temporary)
+        #expect(fileSystem.plan.firedCount == 0)
+        for pattern in ["/d/b", "/d/*", "**/*", "**", "**/b", "/d/?", "/*/b", "/d/#tmp-*"] as [PathGlob] {
+            fileSystem.plan.add(.fail(.write, matching: .path(pattern), name: "planted", with: .ioError))
+            #expect(try outcomes(1) { try fileSystem.put("new", at: temporary) } == [.ioError], "\(pattern)")
+            fileSystem.plan.lift("planted")
+        }
     }
 
     @Test("the first matching rule decides, and a disarmed plan does nothing")

@@ -1,4 +1,4 @@
-import ForgeFileSystem
+public import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
@@ -89,10 +89,12 @@ public final class FaultPlan: Sendable {
 
     /// Throws unless every rule has fired: a test without faults proves nothing.
     ///
-    /// - Throws: ``DeadFaultRules`` with the others.
+    /// - Throws: ``DeadFaultRules`` with the others, and the paths of the calls that they may have been meant for.
     public func requireAllFired() throws(DeadFaultRules) {
-        let dead = state.withLock { state in state.rules.filter { $0.firedCount == 0 }.map(\.rule) }
-        guard dead.isEmpty else { throw DeadFaultRules(rules: dead) }
+        let dead = state.withLock { state in state.rules.filter { $0.firedCount == 0 } }
+        guard dead.isEmpty else {
+            throw DeadFaultRules(rules: dead.map(\.rule), seenPaths: dead.map(\.seenPaths))
+        }
     }
 
     // MARK: For the file system
@@ -141,8 +143,20 @@ public struct DeadFaultRules: Error, Hashable, Sendable, CustomStringConvertible
     /// The rules.
     public let rules: [FaultRule]
 
+    /// For each rule, the first paths, at most ``maximumPathCount``, of calls of its operations, whether it matches them
+    /// or not.
+    public let seenPaths: [[POSIXPath]]
+
+    /// The number of different paths that are kept for a rule.
+    public static let maximumPathCount = 8
+
     public var description: String {
-        "never fired: " + rules.map(\.description).joined(separator: "; ")
+        "never fired: "
+            + zip(rules, seenPaths).map { rule, paths in
+                guard !paths.isEmpty else { return "\(rule) (no such call)" }
+                let end = paths.count < Self.maximumPathCount ? "" : ", …"
+                return "\(rule) (calls on \(paths.map(\.description).joined(separator: ", "))\(end))"
+            }.joined(separator: "; ")
     }
 }
 
@@ -169,6 +183,8 @@ struct RunningRule: Sendable {
     let index: Int
     var firedCount = 0
     var isLifted = false
+    /// The first different paths of calls of the rule's operations, until it fires.
+    private(set) var seenPaths: [POSIXPath] = []
     private var matchCount = 0
     private var generator: SplitMix64
     private var isReadOnly = false
@@ -193,6 +209,7 @@ struct RunningRule: Sendable {
             }
             return
         }
+        notePaths(of: call)
         guard rule.concerns(call) else { return }
         matchCount += 1
         let isFilling = bytesLeft != nil
@@ -228,6 +245,13 @@ struct RunningRule: Sendable {
         case .lieAboutSynchronization:
             guard call.operation == .synchronize else { return }
             strike(.failSynchronization(.ioError, .unreported), &decision)
+        }
+    }
+
+    private mutating func notePaths(of call: FaultCall) {
+        guard firedCount == 0, rule.includes(call.operation) else { return }
+        for path in call.paths where seenPaths.count < DeadFaultRules.maximumPathCount && !seenPaths.contains(path) {
+            seenPaths.append(path)
         }
     }
 

@@ -40,8 +40,12 @@ public struct FaultRule: Hashable, Sendable {
         self.name = name
     }
 
+    func includes(_ operation: FileSystemOperation) -> Bool {
+        operations.isEmpty ? operation != .store : operations.contains(operation)
+    }
+
     func concerns(_ call: FaultCall) -> Bool {
-        (operations.isEmpty ? call.operation != .store : operations.contains(call.operation))
+        includes(call.operation)
             && (thread == nil || thread == call.thread)
             && target.matches(call)
     }
@@ -197,6 +201,12 @@ public enum FaultTarget: Hashable, Sendable {
 
     /// Calls with a matching path, or with a descriptor opened by one; for a rename or link, either path. See
     /// ``FaultingFileSystem/path(of:)`` for the form of paths.
+    ///
+    /// The stores of this package write a new file under a temporary name beside it (`#tmp-…`, `#log-new…`), which says
+    /// nothing of the file that it becomes. A pattern therefore also matches a temporary file if it matches any name in
+    /// the same directory that does not begin with `#`: `/vault*` matches the writes of a vault, and `/d/a` those of
+    /// every file that a store saves in `/d`. Renames, links and removals are matched by their own paths alone. To match
+    /// temporary files alone, give their names: `**/#tmp-*`.
     case path(PathGlob)
 
     /// The file with this inode number, by any path or descriptor.
@@ -205,7 +215,11 @@ public enum FaultTarget: Hashable, Sendable {
     func matches(_ call: FaultCall) -> Bool {
         switch self {
         case .anything: true
-        case .path(let glob): call.paths.contains { glob.matches($0) }
+        case .path(let glob):
+            call.paths.contains { path in
+                glob.matches(path)
+                    || call.mayStandForAnother && path.isTemporaryFileOfStore && glob.matchesName(beside: path)
+            }
         case .inode(let inode): call.inode == inode
         }
     }
@@ -244,6 +258,25 @@ struct FaultCall: Sendable {
     /// Whether a read-only file system would reject the call.
     var mutates: Bool
     var thread: String?
+
+    /// Whether the call on a temporary file is one for the file that it becomes: a rename names that file itself, and a
+    /// removal does not concern it.
+    var mayStandForAnother: Bool {
+        switch operation {
+        case .rename, .link, .unlink, .removeDirectory: false
+        default: true
+        }
+    }
+}
+
+extension POSIXPath {
+    /// Whether the last component is the temporary name of a file that a store writes.
+    fileprivate var isTemporaryFileOfStore: Bool {
+        let name = splitLast().name.bytes
+        // The temporary name of a marker is that of no other file.
+        return ["#tmp-", "#log-new", "#quarantine-new"].contains { name.starts(with: $0.utf8) }
+            && !name.starts(with: "#tmp-store-".utf8)
+    }
 }
 
 /// The calls that a fault affects; all given conditions must hold.

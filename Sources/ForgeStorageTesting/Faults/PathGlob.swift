@@ -70,6 +70,28 @@ public struct PathGlob: Hashable, Sendable {
         return states[steps.count]
     }
 
+    /// Whether the pattern matches any name in the directory of a path, other than one that begins with `#`.
+    func matchesName(beside path: POSIXPath) -> Bool {
+        let slash = UInt8(ascii: "/")
+        var start = [Bool](repeating: false, count: steps.count + 1)
+        start[0] = true
+        advance(&start)
+        for byte in path.bytes.prefix(path.count - path.splitLast().name.count) {
+            start = states(after: byte, from: start)
+        }
+        // The positions that are reachable by one byte or more of a name.
+        var reached = [Bool](repeating: false, count: steps.count + 1)
+        for (index, step) in steps.enumerated() where start[index] || reached[index] {
+            switch step {
+            case .byte(slash), .directories: break
+            case .byte(UInt8(ascii: "#")) where !reached[index]: break
+            case .optionalDirectories: if reached[index] { reached[index + 2] = true }
+            default: reached[index + 1] = true
+            }
+        }
+        return reached[steps.count]
+    }
+
     private func states(after byte: UInt8, from states: [Bool]) -> [Bool] {
         let slash = UInt8(ascii: "/")
         var next = [Bool](repeating: false, count: states.count)
