@@ -104,15 +104,41 @@ extension UInt64 {
 /// `.unavailable(.locked)`; `get` returns nil and `contains` false, as documented.
 ///
 /// A store of the class `.complete` is closed when the device is locked and reopened afterwards, as in an app that
-/// handles `protectedDataWillBecomeUnavailable`. It belongs to the process that it was created for: after the end of
-/// that process, every call throws `.unavailable(.inputOutput)`.
+/// handles `protectedDataWillBecomeUnavailable`. Its streams go on: once a call has opened it again, a stream of a key
+/// continues with the present value, and one of a prefix with `KVChange.resync`. So do streams that begin while it cannot
+/// be opened; until then the key is absent for them.
+///
+/// It belongs to the process that it was created for: after the end of that process, every call throws
+/// `.unavailable(.inputOutput)`. The changes of ``subscribe(to:)`` throw this error once, and all streams end.
+///
+/// Not simulated: the options of `FileKVStore`, which are the default ones, and its reports of damage, which neither a
+/// logger nor a handler receives. The store is not shared: a process of ``SimulatedDevice/startExtension()`` that opens
+/// its directory finds it in use. For all this, open a `FileKVStore` on ``SimulatedDevice/fileSystem``.
 public final class DeviceKVStore: KVTransactionalStoring {
     /// The protection class of the store's files.
     public let protection: FileProtection
 
     private let fileSystem: DeviceFileSystem
     private let path: POSIXPath
-    private let opened = Mutex<FileKVStore?>(nil)
+    private let state = Mutex(State())
+
+    private struct State: Sendable {
+        var store: FileKVStore?
+        var hasEnded = false
+        /// The subscriptions to the open store or, while it is closed, to the last one and to `absence`.
+        var handles: [ChangeHub.Handle] = []
+        /// The number of times at which the subscriptions were ended, to begin anew or for good.
+        var generation = 0
+
+        mutating func takeHandles() -> [ChangeHub.Handle] {
+            generation += 1
+            defer { handles = [] }
+            return handles
+        }
+    }
+
+    /// For subscriptions that begin while the store cannot be opened.
+    private let absence = ChangeHub()
 
     init(_ path: POSIXPath, _ protection: FileProtection, on fileSystem: DeviceFileSystem) {
         self.path = path
@@ -122,24 +148,34 @@ public final class DeviceKVStore: KVTransactionalStoring {
 
     /// Releases the open store; the next call opens it again.
     func release() {
-        let store = opened.withLock { store in
-            defer { store = nil }
-            return store
+        // It is closed without the lock.
+        let store = state.withLock { $0.store.take() }
+        withExtendedLifetime(store) {}
+    }
+
+    /// Releases the open store for good, with its process.
+    func end() {
+        let (store, handles) = state.withLock { state in
+            state.hasEnded = true
+            return (state.store.take(), state.takeHandles())
         }
         withExtendedLifetime(store) {}
+        for handle in handles { handle.finish() }
     }
 
     private func store(_ operation: KVStoreError.Operation, _ key: String? = nil) throws(KVStoreError) -> FileKVStore {
         do {
-            return try opened.withLock { store in
-                if let store { return store }
+            let (store, handles) = try state.withLock { state in
+                if let store = state.store { return (store, [] as [ChangeHub.Handle]) }
                 try fileSystem.makeDirectories(path)
                 try fileSystem.setProtection(protection, of: path)
                 // A store with a logger would report, after its process has ended, that it cannot close its files.
                 let new = try FileKVStore(at: path, fileSystem: fileSystem, options: .silent)
-                store = new
-                return new
+                state.store = new
+                return (new, state.takeHandles())
             }
+            for handle in handles { handle.finish() }
+            return store
         } catch var error as KVStoreError {
             error.operation = operation
             error.key = key
@@ -219,6 +255,91 @@ extension DeviceKVStore {
 
     public func commit(_ batch: KVBatch) throws {
         try store(.batch).commit(batch)
+    }
+}
+
+// MARK: Changes
+
+extension DeviceKVStore {
+    public func subscribe(to scope: KVScope) -> KVChanges? {
+        let changes = DeviceChanges(of: self, in: scope)
+        return KVChanges(
+            { () async throws(KVStoreError) -> KVChangeSet? in try await changes.next() }, handles: changes.handles)
+    }
+
+    /// The changes of the store from now on, until it is opened again or its process ends; none while it cannot be opened.
+    ///
+    /// - Throws: `.unavailable(.inputOutput)` after the end of the process.
+    fileprivate func changesOfOpenStore(
+        in scope: KVScope
+    ) throws(KVStoreError) -> (changes: KVChanges, generation: Int) {
+        // A failure is not one of the subscription, which waits for the next call that opens the store.
+        do throws(KVStoreError) { _ = try store(.changes) } catch _ {}
+        let found = state.withLock { state -> (KVChanges, Int)? in
+            guard !state.hasEnded else { return nil }
+            let changes = state.store?.subscribe(to: scope) ?? absence.changes(in: scope) { _ in nil }
+            state.handles.removeAll { !$0.isActive }
+            state.handles += changes.handles
+            return (changes, state.generation)
+        }
+        guard let found else {
+            throw KVStoreError(
+                .unavailable(.inputOutput), .changes, store: String(path), underlying: ProcessEnded())
+        }
+        return found
+    }
+
+    /// Whether the subscriptions of a generation were ended.
+    fileprivate func hasEnded(_ generation: Int) -> Bool { state.withLock { $0.generation != generation } }
+}
+
+/// The changes of a store for one consumer, across each closing and opening of the store.
+private final class DeviceChanges: Sendable {
+    private enum State {
+        case following(KVChanges, generation: Int)
+        case failed(KVStoreError)
+        case ended
+    }
+
+    /// The first subscription; none if the process has ended before.
+    let handles: [ChangeHub.Handle]
+
+    private let store: DeviceKVStore
+    private let scope: KVScope
+    private let state: Mutex<State>
+
+    init(of store: DeviceKVStore, in scope: KVScope) {
+        (self.store, self.scope) = (store, scope)
+        let first = Self.subscribe(to: store, scope)
+        state = Mutex(first)
+        if case .following(let changes, _) = first { handles = changes.handles } else { handles = [] }
+    }
+
+    private static func subscribe(to store: DeviceKVStore, _ scope: KVScope) -> State {
+        do throws(KVStoreError) {
+            let (changes, generation) = try store.changesOfOpenStore(in: scope)
+            return .following(changes, generation: generation)
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    func next() async throws(KVStoreError) -> KVChangeSet? {
+        while case .following(let changes, let generation) = state.withLock({ $0 }) {
+            var iterator = changes.makeAsyncIterator()
+            if let set = try await iterator.nextSet() { return set }
+            // It ends with the consuming task, and with a `ReactiveKVStore`, too.
+            guard !Task.isCancelled, store.hasEnded(generation) else { break }
+            let new = Self.subscribe(to: store, scope)
+            state.withLock { $0 = new }
+            if case .following = new, case .prefix = scope { return KVChangeSet([.resync]) }
+        }
+        let last = state.withLock { state in
+            defer { state = .ended }
+            return state
+        }
+        guard case .failed(let error) = last else { return nil }
+        throw error
     }
 }
 

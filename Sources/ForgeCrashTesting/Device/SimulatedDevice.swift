@@ -22,8 +22,10 @@ import SystemPackage
 ///
 /// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``updateApp()``, ``reinstallApp()``,
 /// ``purgeTemporaryFiles()``, ``restoreFromBackup(_:toNewDevice:)``) invalidates all objects obtained before it except
-/// secrets: their calls, including waiting ones, throw and have no effect on the disk. Obtain new objects after the
-/// event, as a restarted app does.
+/// secrets: their calls, including waiting ones, throw and have no effect on the disk, and their streams end. Obtain new
+/// objects after the event, as a restarted app does. One stream does not end by itself: that of a `FileKVStore` which the
+/// test has opened on ``fileSystem``. Such a store makes no call while a stream waits, and so cannot learn of the event:
+/// cancel the task of the stream, or use ``keyValueStore(named:fileProtection:)``.
 ///
 /// Behaviour does not depend on the wall clock or on randomness, except for the vault's nonces. All calls are
 /// thread-safe.
@@ -205,7 +207,7 @@ extension SimulatedDevice {
     private func endProcess() {
         let stores = state.withLock { $0.restartProcess(rules) }
         // Their memory is released with the process.
-        for store in stores { store.release() }
+        for store in stores { store.end() }
     }
 }
 

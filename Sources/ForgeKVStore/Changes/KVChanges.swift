@@ -69,16 +69,17 @@ public struct KVChangeSet: Hashable, Sendable {
 ///
 /// It ends when the consuming task is cancelled, or the store ends it; releasing the sequence and its iterators frees
 /// the subscription. It has a single consumer: each element is delivered once. After an error it continues with the
-/// next call of `next`, beginning with `.resync` if changes may have been missed. Only stores on servers throw.
+/// next call of `next`, beginning with `.resync` if changes may have been missed. Of the stores of this package, only
+/// those on servers throw.
 public struct KVChanges: AsyncSequence, Sendable {
     public typealias Element = KVChange
     public typealias Failure = KVStoreError
-    typealias Source = @Sendable () async throws(KVStoreError) -> KVChangeSet?
+    package typealias Source = @Sendable () async throws(KVStoreError) -> KVChangeSet?
 
     private let source: Source
 
     /// The subscriptions that the changes come from, for ``ReactiveKVStore/settled()``.
-    let handles: [ChangeHub.Handle]
+    package let handles: [ChangeHub.Handle]
 
     /// Creates the sequence of the results of `next`, for the implementation of a store or layer.
     ///
@@ -88,7 +89,8 @@ public struct KVChanges: AsyncSequence, Sendable {
         self.init(next, handles: [])
     }
 
-    init(_ source: @escaping Source, handles: [ChangeHub.Handle]) {
+    /// The same, of changes that come from subscriptions.
+    package init(_ source: @escaping Source, handles: [ChangeHub.Handle]) {
         self.source = source
         self.handles = handles
     }
@@ -272,12 +274,16 @@ extension KVChanges {
         guard let second else { return first.resyncingRemovals() }
         let entries = CombinedEntries(scope)
         let subscription = entries.hub.subscribe(to: ChangeHub.Scope(scope))
+        let handle = subscription.handle
         let forwarding = Forwarding(
             Task {
                 // Until the present entry of a key is known in both stores, its changes wait in the subscriptions.
                 await entries.forwardEntry(second)
                 await withTaskGroup(of: Void.self) { group in
-                    group.addTask { await entries.forward(first, isFirst: true) }
+                    group.addTask {
+                        await entries.forward(first, isFirst: true)
+                        handle.finish()
+                    }
                     group.addTask { await entries.forward(second, isFirst: false) }
                 }
             })

@@ -241,7 +241,8 @@ final class KVStreamSource<Value: Codable & Sendable>: Sendable {
                 guard let next = try await iterator.next() else { break }
                 change = next
             } catch {
-                change = .resync
+                // The value may be present all the same. The changes go on with `.resync` if one was missed, or end.
+                continue
             }
             switch change {
             case .changed(_, let entry, _):

@@ -132,6 +132,63 @@ struct DeviceEventTests {
         await #expect(performing: { for try await _ in files.changes() {} }, throws: isEnded)
     }
 
+    @Test("that ends the process ends its streams of keys", arguments: End.allCases)
+    func streamsOfKeys(_ event: End) async throws {
+        let key = KVKey<Int>("a")
+        let store = device.keyValueStore()
+        try store.set(key, value: 1)
+        let changes = try #require(store.subscribe(to: .prefix("")))
+        let layered = FallbackKVStore(store, defaults: InMemoryKVStore())
+        let reactive = ReactiveKVStore(store)
+        let (arrivals, arrival) = AsyncStream<Void>.makeStream()
+        let streams = [store.values(of: key), reactive.stream(key), layered.values(of: key)].map { stream in
+            Task {
+                var values: [Int?] = []
+                for await value in stream {
+                    values.append(value)
+                    arrival.yield()
+                }
+                return values
+            }
+        }
+        let following = Task { for try await _ in changes {} }
+        var count = 0
+        for await _ in arrivals {
+            count += 1
+            if count == streams.count { break }
+        }
+        try end(event)
+        for stream in streams { #expect(await stream.value == [1]) }
+        await #expect(performing: { try await following.value }, throws: isEnded)
+        // Those that begin afterwards, too, and without an element that says the key is absent.
+        for await value in store.values(of: key) { Issue.record("\(String(describing: value))") }
+        for await value in reactive.stream(key) { Issue.record("\(String(describing: value))") }
+        let later = try #require(store.subscribe(to: .key("a")))
+        await #expect(performing: { for try await _ in later {} }, throws: isEnded)
+        for try await _ in later { Issue.record("it has ended") }
+    }
+
+    @Test("that locks the device interrupts the streams of a store of the class complete", arguments: [false, true])
+    func streamsWhileLocked(_ beginsLocked: Bool) async throws {
+        let key = KVKey<Int>("a")
+        let store = device.keyValueStore(fileProtection: .complete)
+        try store.set(key, value: 1)
+        if beginsLocked { device.lock() }
+        var values = store.values(of: key).makeAsyncIterator()
+        var changes = try #require(store.subscribe(to: .prefix(""))).makeAsyncIterator()
+        let first: Int? = beginsLocked ? nil : 1
+        #expect(await values.next() == .some(first))
+        device.lock()
+        device.unlock()
+        try store.set(key, value: 2)
+        #expect(await values.next() == 2)
+        #expect(try await changes.next() == .resync)
+        try store.set(key, value: 3)
+        #expect(await values.next() == 3)
+        let entry = try store.entry(named: "a")
+        #expect(try await changes.next() == .changed(name: "a", entry: entry, revision: nil))
+    }
+
     @Test("that ends the process ends its writers, readers and listings with an error", arguments: End.allCases)
     func streams(_ event: End) async throws {
         let files = device.fileStore(namespace: "files")
