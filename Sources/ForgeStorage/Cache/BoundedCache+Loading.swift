@@ -8,6 +8,13 @@ extension BoundedCache {
     typealias Entry = CacheEntry<Value>
     typealias Load = @Sendable (StaleCacheEntry<Value>?) async throws -> CacheLoad<Value>
 
+    /// What was removed from memory under a lock, until that is released.
+    private final class Bin: Sendable {
+        private let removed = Mutex<[MemoryEntries.Removed]>([])
+
+        func add(_ new: MemoryEntries.Removed) { removed.withLock { $0.append(new) } }
+    }
+
     /// The result of looking for a key on disk.
     private enum Found {
         case nothing
@@ -131,7 +138,9 @@ extension BoundedCache {
     /// Puts an entry from disk into memory.
     private func promote(_ entry: Entry, _ key: CacheKey, _ flight: Int, _ sizeInBytes: Int) {
         let cost = cost(of: entry, key, encodedSize: sizeInBytes)
-        flights.ifCurrent(flight, key) { memory.insert(entry, for: key, sizeInBytes: cost) }
+        let bin = Bin()
+        defer { withExtendedLifetime(bin) {} }
+        flights.ifCurrent(flight, key) { bin.add(memory.insert(entry, for: key, sizeInBytes: cost)) }
     }
 
     /// Stores an entry in both layers.
@@ -145,6 +154,10 @@ extension BoundedCache {
         _ entry: Entry, _ key: CacheKey, isWanted: @escaping @Sendable () -> Bool,
         inserting: @escaping @Sendable (() -> Void) -> Void
     ) async {
+        // The evicted values are released at the end: their deinitializers may cancel callers of this cache, which takes
+        // the lock under which an entry is inserted.
+        let bin = Bin()
+        defer { withExtendedLifetime(bin) {} }
         var payload: Data?
         if let value = entry.value, disk != nil || coding.cost == nil {
             do {
@@ -153,12 +166,14 @@ extension BoundedCache {
                 report(.encode, key, CodingFailure(.encode, describing: error))
                 await removeOld(key, isWanted: isWanted)
                 guard coding.cost != nil else {
-                    return inserting { _ = memory.remove(key) }
+                    return inserting { bin.add((memory.remove(key), [])) }
                 }
             }
         }
         let cost = cost(of: entry, key, encodedSize: payload?.count ?? 0)
-        let insert = { @Sendable in inserting { self.memory.insert(entry, for: key, sizeInBytes: cost) } }
+        let insert = { @Sendable in
+            inserting { bin.add(self.memory.insert(entry, for: key, sizeInBytes: cost)) }
+        }
         guard let disk, entry.value == nil || payload != nil else { return insert() }
         let file = CacheFile(key: key.string, tag: entry.tag, expiry: entry.expiry, payload: payload)
         do {

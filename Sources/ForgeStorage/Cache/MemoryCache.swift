@@ -40,7 +40,7 @@ public final class MemoryCache<Value: Sendable>: Sendable {
     /// Inserts a value, or replaces the one of the key, and evicts entries until the limits are kept. A value whose
     /// cost exceeds the limit is not kept, nor is the one that it replaces.
     public func insert(_ value: Value, for key: String) {
-        entries.insert(Box(value), for: CacheKey(key), sizeInBytes: cost(value))
+        withExtendedLifetime(entries.insert(Box(value), for: CacheKey(key), sizeInBytes: cost(value))) {}
     }
 
     /// Removes the value of a key; returns it.
@@ -99,16 +99,17 @@ final class MemoryEntries: Sendable {
     /// An entry, without counting.
     func peek(_ key: CacheKey) -> Object? { state.withLock { $0.queue.peek(key) } }
 
-    func insert(_ object: Object, for key: CacheKey, sizeInBytes: Int) {
-        // The evicted objects are released without the lock, because that may run code of the app.
-        withExtendedLifetime(
-            state.withLock { state in
-                let old = state.queue.peek(key)
-                let evicted = state.queue.insert(key, object, sizeInBytes: max(sizeInBytes, 0))
-                state.statistics.evictionCount += evicted.count
-                return (old, evicted)
-            }
-        ) {}
+    /// The objects that an insertion has removed. They are released with no lock held, because that may run code of the
+    /// app.
+    typealias Removed = (replaced: Object?, evicted: [AdaptiveEvictionQueue<CacheKey, Object>.Entry])
+
+    func insert(_ object: Object, for key: CacheKey, sizeInBytes: Int) -> Removed {
+        state.withLock { state in
+            let old = state.queue.peek(key)
+            let evicted = state.queue.insert(key, object, sizeInBytes: max(sizeInBytes, 0))
+            state.statistics.evictionCount += evicted.count
+            return (old, evicted)
+        }
     }
 
     func remove(_ key: CacheKey) -> Object? {

@@ -75,7 +75,7 @@ final class SingleFlight<Outcome: Sendable>: Sendable {
 
     /// Calls `body` if the flight is current; the flight cannot be invalidated before `body` returns.
     ///
-    /// `body` runs under the lock and must not call this object.
+    /// `body` runs under the lock and must not call this object, nor release a value of the app, whose deinitializer may.
     func ifCurrent(_ number: Int, _ key: CacheKey, _ body: () -> Void) {
         state.withLock { if $0.current[key] == number { body() } }
     }

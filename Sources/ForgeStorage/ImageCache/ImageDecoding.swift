@@ -135,8 +135,9 @@ final class DecodedImages: Sendable {
     /// Adds an image, unless an image was changed since `changes` was read.
     func insert(_ image: any Sendable, _ id: String, _ variant: Variant, sizeInBytes: Int, since changes: Int) {
         let key = CacheKey(id)
-        changeCount.withLock { count in
-            guard count == changes else { return }
+        // The evicted images are released without the lock, because that may run code of the app.
+        let removed = changeCount.withLock { count -> MemoryEntries.Removed? in
+            guard count == changes else { return nil }
             var images = (entries.peek(key) as? Variants)?.images ?? [:]
             images[variant] = (image, sizeInBytes)
             let sum = images.values.reduce(0) { sum, image in
@@ -144,8 +145,9 @@ final class DecodedImages: Sendable {
                 return overflows ? .max : total
             }
             isUsed.store(true, ordering: .relaxed)
-            entries.insert(Variants(images), for: key, sizeInBytes: sum)
+            return entries.insert(Variants(images), for: key, sizeInBytes: sum)
         }
+        withExtendedLifetime(removed) {}
     }
 
     func remove(_ id: String) {

@@ -134,6 +134,55 @@ struct BoundedCacheTests {
         await otherGate.open()
     }
 
+    /// The ways in which an entry comes into memory.
+    enum Insertion: CaseIterable, Sendable {
+        case load, loadToDisk, fromDisk, insert, replacement, unencodable
+    }
+
+    @Test("the deinitializer of an evicted value may cancel a caller of the cache", arguments: Insertion.allCases)
+    func cancellationByEvictedValue(_ insertion: Insertion) async throws {
+        final class Canceller: Sendable {
+            let task: Task<Canceller, any Error>?
+
+            init(_ task: Task<Canceller, any Error>?) { self.task = task }
+
+            deinit { task?.cancel() }
+        }
+        struct Unencodable: Error {}
+        let isStored = insertion != .load
+        let coding = CacheCoding<Canceller> { value in
+            if insertion == .unencodable, value.task == nil { throw Unencodable() }
+            return Data()
+        } decode: { _ in
+            Canceller(nil)
+        } cost: { _ in
+            1
+        }
+        var options = CacheOptions()
+        options.memory.count = 1
+        let cache = try BoundedCache(
+            directory: isStored ? CacheFixture.directory : nil, coding: coding, options: options,
+            fileSystem: EachPlatform.fileSystem())
+        let gate = Gate()
+        if insertion == .fromDisk { await cache.insert(Canceller(nil), for: "other") }
+        let waiting = Task {
+            try await cache.value(for: "awaited") {
+                await gate.wait()
+                return Canceller(nil)
+            }
+        }
+        await gate.arrival()
+        await cache.insert(Canceller(waiting), for: "a")
+        #expect(cache.valueInMemory(for: "a") != nil)
+        switch insertion {
+        case .load, .loadToDisk, .fromDisk: _ = try await cache.value(for: "other") { Canceller(nil) }
+        case .insert, .unencodable: await cache.insert(Canceller(nil), for: "other")
+        case .replacement: await cache.insert(Canceller(nil), for: "a")
+        }
+        await #expect(throws: CancellationError.self) { _ = try await waiting.value }
+        await gate.open()
+    }
+
     @Test("a cancelled caller ends at once, the others get the value")
     func cancellation() async throws {
         let cache = try CacheFixture().open()
