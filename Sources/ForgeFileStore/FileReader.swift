@@ -17,7 +17,8 @@ public protocol FileReading: Sendable {
     /// The attributes that were stored with the content; see
     /// ``StreamingFileStoring/save(_:to:if:durability:attributes:)``.
     ///
-    /// Empty where the file system has none.
+    /// Empty where the file system has none. Of a file in S3, they are the user-defined metadata of the object, without
+    /// that of the store itself.
     ///
     /// - Throws: ``FileStoreError``, or `CancellationError`.
     func attributes() async throws -> [String: String]

@@ -114,6 +114,8 @@ struct S3Object: Sendable {
     var sizeInBytes: Int64
     var modified: Date
     var metadata: S3Metadata
+    /// The metadata that other programs have stored with it.
+    var attributes: [String: String]
 
     /// - Throws: ``S3Error`` if the server does not say what the object is.
     init(_ object: String, _ key: String, _ response: S3Response) throws(S3Error) {
@@ -126,6 +128,7 @@ struct S3Object: Sendable {
         sizeInBytes = size
         modified = response.modified
         metadata = response.metadata
+        attributes = S3Metadata.attributes(response.headers)
     }
 
     var revision: FileRevision { S3Revision(writeID: metadata.writeID, etag: etag).revision }
@@ -275,8 +278,9 @@ public final class S3FileReader: FileReading {
         }
     }
 
-    /// Empty: files in S3 have none.
-    public func attributes() async throws -> [String: String] { [:] }
+    /// The user-defined metadata that another program has stored with the object: the headers `x-amz-meta-…`, by their
+    /// names in lower case without that prefix, and their values as the server sends them. This store saves none.
+    public func attributes() async throws -> [String: String] { object.attributes }
 }
 
 extension S3FileStore {

@@ -77,14 +77,29 @@ struct S3Metadata: Hashable, Sendable {
     /// The SHA-256 of the content in hexadecimal digits.
     var checksum: String?
 
-    static let writeIDHeader = "x-amz-meta-forge-write"
-    static let checksumHeader = "x-amz-meta-forge-sha256"
+    private static let prefix = "x-amz-meta-"
+    static let writeIDHeader = prefix + "forge-write"
+    static let checksumHeader = prefix + "forge-sha256"
 
     init(writeID: String) { self.writeID = writeID }
 
     init(_ headers: HTTPHeaders) {
         writeID = headers.first(name: Self.writeIDHeader)
         checksum = headers.first(name: Self.checksumHeader)
+    }
+
+    /// The metadata that other programs have stored with an object, by their names in lower case without the prefix.
+    static func attributes(_ headers: HTTPHeaders) -> [String: String] {
+        var attributes: [String: String] = [:]
+        for (header, value) in headers {
+            let header = header.lowercased()
+            guard header != writeIDHeader, header != checksumHeader, let name = header.droppingBytePrefix(prefix) else {
+                continue
+            }
+            // Several fields of a name are one list (RFC 9110, section 5.3).
+            attributes[name] = attributes[name].map { $0 + ", " + value } ?? value
+        }
+        return attributes
     }
 
     var headers: [(String, String)] {

@@ -28,6 +28,20 @@ struct S3UploadTests {
         #expect(server.ownObjects.isEmpty)
     }
 
+    @Test("a reader has the metadata that another program has stored with the object, without the store's own")
+    func attributes() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        try await store.save(Data("own".utf8), to: "own")
+        #expect(try await store.reader(for: "own").attributes() == [:])
+        try await store.put("other", headers: [("X-Amz-Meta-Author", "Ada, Grace"), ("x-amz-meta-note", "")])
+        let reader = try await store.reader(for: "other")
+        #expect(try await reader.attributes() == ["author": "Ada, Grace", "note": ""])
+        try await store.save(Data("own".utf8), to: "other")
+        #expect(try await reader.attributes() == ["author": "Ada, Grace", "note": ""])
+        #expect(try await store.reader(for: "other").attributes() == [:])
+    }
+
     @Test("a writer stores what it was given when it is committed, and nothing before", arguments: [500, 5_500])
     func writer(_ size: Int) async throws {
         let server = try FaultyS3()
