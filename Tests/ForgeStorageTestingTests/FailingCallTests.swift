@@ -306,6 +306,29 @@ struct FailingCallTests {
         #expect(transcripts.allSatisfy { $0.contains("\nerror: ") || $0.contains("\nwarning: ") }, "\(transcripts)")
     }
 
+    @Test("a key-value store whose calls fail prints nothing")
+    func silence() async {
+        let result = await #expect(
+            processExitsWith: .success, observing: [\.standardErrorContent, \.standardOutputContent]
+        ) {
+            let key = KVKey<String>("a")
+            try forEachFailingCall(errnos: [.ioError], modes: [.forEver], conditions: []) {
+                InMemoryFileSystem()
+            } open: { fileSystem in
+                try FileKVStore(at: "/store", fileSystem: fileSystem)
+            } prepare: { store in
+                try store.set(key, value: "old")
+            } change: { store in
+                try store.set(key, value: "new")
+                try store.compact()
+            } verify: { _, _ in
+            }
+        }
+        for content in [result?.standardErrorContent, result?.standardOutputContent] {
+            #expect(String(decoding: content ?? [], as: UTF8.self) == "")
+        }
+    }
+
     /// A deliberately careless store.
     private struct CarelessStore {
         let fileSystem: any POSIXFileSystem

@@ -73,6 +73,19 @@ struct ConformanceSuiteTests {
         #expect(text.contains("status /root/"), "\(text)")
     }
 
+    @Test("names the call where a file system has accepted an invalid descriptor")
+    func invalidDescriptors() async throws {
+        let base = InMemoryFileSystem()
+        try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+        let plan = FaultPlan([.on(.synchronize, do: .lieAboutSynchronization)])
+        let subject = FileSystemUnderTest(FaultingFileSystem(base, plan: plan), root: "/root")
+        let check = try #require(
+            ConformanceChecks.fileSystem.first { $0.description == "every call refuses an invalid descriptor" })
+        let report = await ConformanceSuite("descriptors", [check]).run(on: "no flushes") { subject }
+        let text = try #require(report.violations.first).description
+        #expect(text.contains("synchronize(1999999, .full): expected EBADF, but nothing was thrown"), "\(text)")
+    }
+
     @Test("does not hold if no check applies")
     func nothing() async {
         let gated = ConformanceSuite("gated", suite.checks.map { $0.needing(Self.sometimes) })
