@@ -212,7 +212,9 @@ final class S3CredentialCache: Sendable {
 
     /// Credentials that need no renewal yet; nil if there are none.
     var present: S3Credentials? {
-        state.withLock { $0.known.flatMap { rest(of: $0) > Self.refreshMargin ? $0 : nil } }
+        // The app's clock, and its source of credentials, are called without the lock.
+        let now = self.now()
+        return state.withLock { $0.known.flatMap { rest(of: $0, at: now) > Self.refreshMargin ? $0 : nil } }
     }
 
     private enum Step {
@@ -224,10 +226,11 @@ final class S3CredentialCache: Sendable {
     ///
     /// - Throws: ``S3Error``, or `CancellationError`.
     func current() async throws -> S3Credentials {
+        let now = self.now()
         let step = state.withLock { state -> Step in
-            let rest = state.known.map(rest) ?? 0
+            let rest = state.known.map { rest(of: $0, at: now) } ?? 0
             if let known = state.known, rest > Self.refreshMargin { return .done(.success(known)) }
-            if let pause = state.pause, isLasting(pause) {
+            if let pause = state.pause, isLasting(pause, at: now) {
                 // Whether new credentials that have expired by the local clock are valid, the server decides.
                 if let known = state.known, rest > 0 || pause.cause == nil { return .done(.success(known)) }
                 if let cause = pause.cause { return .done(.failure(cause)) }
@@ -240,12 +243,12 @@ final class S3CredentialCache: Sendable {
         switch step {
         case .done(let result): return try result.get()
         case .renewal(let renewal, let known):
-            guard let known, rest(of: known) > 0 else { return try await renewal.valueForWaiter() }
+            guard let known, rest(of: known, at: now) > 0 else { return try await renewal.valueForWaiter() }
             do {
                 return try await Deadline.limiting(Self.patience) { try await renewal.valueForWaiter() }
             } catch {
                 try Task.checkCancellation()
-                guard rest(of: known) > 0 else { throw error }
+                guard rest(of: known, at: self.now()) > 0 else { throw error }
                 return known
             }
         }
@@ -258,26 +261,27 @@ final class S3CredentialCache: Sendable {
         }
     }
 
-    private func rest(of credentials: S3Credentials) -> TimeInterval {
-        credentials.expiration.map { $0.timeIntervalSince(now()) } ?? .infinity
+    private func rest(of credentials: S3Credentials, at now: Date) -> TimeInterval {
+        credentials.expiration.map { $0.timeIntervalSince(now) } ?? .infinity
     }
 
     private func renewing() -> Task<S3Credentials, any Error> {
         Task {
             let result: Result<S3Credentials, any Error>
             do { result = .success(try await load()) } catch { result = .failure(error) }
+            let now = self.now()
             state.withLock { state in
                 state.renewal = nil
                 switch result {
                 case .success(let new):
                     state.known = new
-                    let rest = rest(of: new)
+                    let rest = rest(of: new, at: now)
                     // Otherwise every request would begin a renewal, as long as the source has nothing newer.
                     state.pause =
                         rest > Self.refreshMargin
-                        ? nil : Pause(failures: 0, end: now() + min(Self.longestPause, max(rest / 2, 1)))
+                        ? nil : Pause(failures: 0, end: now + min(Self.longestPause, max(rest / 2, 1)))
                 case .failure(let error):
-                    state.pause = pause(after: state.pause, error)
+                    state.pause = pause(after: state.pause, error, at: now)
                 }
             }
             return try result.get()
@@ -285,17 +289,17 @@ final class S3CredentialCache: Sendable {
     }
 
     /// A pause of 1 second, which doubles with every failure; up to half of it is left out at random.
-    private func pause(after last: Pause?, _ cause: any Error) -> Pause {
+    private func pause(after last: Pause?, _ cause: any Error, at now: Date) -> Pause {
         let failures = last?.failures ?? 0
         var generator = SystemRandomNumberGenerator()
         let seconds = min(Self.longestPause, TimeInterval(1 << min(failures, 10)))
         return Pause(
-            failures: failures + 1, cause: cause, end: now() + seconds * .random(in: 0.5...1, using: &generator))
+            failures: failures + 1, cause: cause, end: now + seconds * .random(in: 0.5...1, using: &generator))
     }
 
     /// Whether a pause has not ended; a clock that is set back ends it.
-    private func isLasting(_ pause: Pause) -> Bool {
-        0...Self.longestPause ~= pause.end.timeIntervalSince(now()) && pause.end > now()
+    private func isLasting(_ pause: Pause, at now: Date) -> Bool {
+        0...Self.longestPause ~= pause.end.timeIntervalSince(now) && pause.end > now
     }
 }
 #endif
