@@ -66,7 +66,8 @@ public protocol FileSystemProtocol: Sendable {
     ///
     /// The implementations of this module replace the file atomically: a reader, and a crash, see the old content or
     /// the new, never a mixture; if the call throws, the old content is kept. So should others; where they do not, the
-    /// capability `.atomicReplacement` of the checks is left out.
+    /// capability `.atomicReplacement` of the checks is left out. They give a new file the mode 0600; a replaced one
+    /// keeps its permissions, without the set-user-ID and set-group-ID bits.
     ///
     /// - Throws: An error also if the parent is missing, which is not created, and if `url` leads to a directory, even
     ///   an empty one.

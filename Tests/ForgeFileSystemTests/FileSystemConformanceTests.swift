@@ -112,6 +112,20 @@ struct FileSystemConformanceTests {
         try await check.run(on: inMemorySubject())
     }
 
+    @Test("the maximum size of a file in memory", arguments: ConformanceChecks.fileSystemSizeLimit)
+    func sizeLimit(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        for profile in [InMemoryFileSystem.Profile.linux, .darwin] {
+            var options = InMemoryFileSystem.Options(profile: profile)
+            var subject = try inMemorySubject(InMemoryFileSystem(options: options))
+            (subject.profile, subject.maximumFileSizeInBytes) = (profile, options.maximumFileSizeInBytes)
+            try await check.run(on: subject)
+            options.maximumFileSizeInBytes = 100
+            subject.fileSystem = try inMemorySubject(InMemoryFileSystem(options: options)).fileSystem
+            subject.maximumFileSizeInBytes = 100
+            try await check.run(on: subject)
+        }
+    }
+
     @Test("extended attributes in memory", arguments: ConformanceChecks.fileSystemExtendedAttributes)
     func extendedAttributes(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         try await check.run(on: inMemorySubject())

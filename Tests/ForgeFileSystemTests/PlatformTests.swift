@@ -242,6 +242,16 @@ struct SystemProcessTests {
         try await check.run(on: FileSystemUnderTest(SystemFileSystem(), root: directory.path))
     }
 
+    @Test("at the maximum size of a file", .enabled(if: hasLinkLimit), arguments: ConformanceChecks.fileSystemSizeLimit)
+    func sizeLimit(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        var subject = FileSystemUnderTest(SystemFileSystem(), root: directory.path)
+        // 2^32 - 1 blocks: ext4 has blocks of 4,096 bytes, unless it is very small.
+        subject.maximumFileSizeInBytes = InMemoryFileSystem.Options().maximumFileSizeInBytes
+        try await check.run(on: subject)
+    }
+
     @Test("with its descriptors", .onOwnThreads)
     func descriptors() async {
         await #expect(processExitsWith: .success) {

@@ -108,6 +108,7 @@ extension Mutation {
             (ConformanceChecks.fileSystemReadOnly, .readOnly), (ConformanceChecks.fileSystemDevices, .devices),
             (ConformanceChecks.fileSystemExtendedAttributes, .plain),
             (ConformanceChecks.fileSystem, .plain), (ConformanceChecks.fileSystemLinkLimit, .plain),
+            (ConformanceChecks.fileSystemSizeLimit, .plain),
         ]
         for (checks, setting) in lists {
             for check in checks {
@@ -135,6 +136,7 @@ extension Mutation {
         var subject = FileSystemUnderTest(mutant, root: "/root")
         subject.asUser = { user, group in mutant.process(user: user, group: group) }
         subject.makeReadOnly = { try base.setReadOnly(true) }
+        subject.maximumFileSizeInBytes = options.maximumFileSizeInBytes
         if setting == .devices {
             try base.createDirectory("/other")
             try base.mount(at: "/other")

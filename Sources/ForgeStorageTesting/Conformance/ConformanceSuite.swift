@@ -188,7 +188,7 @@ extension ConformanceSuite where Subject == FileSystemUnderTest {
             ConformanceChecks.fileSystemExtendedAttributes, ConformanceChecks.fileSystemCaseInsensitive,
             ConformanceChecks.fileSystemNormalisationInsensitive, ConformanceChecks.fileSystemAccessTimes,
             ConformanceChecks.fileSystemProcesses, ConformanceChecks.fileSystemWatching,
-            ConformanceChecks.fileSystemSignals,
+            ConformanceChecks.fileSystemSignals, ConformanceChecks.fileSystemSizeLimit,
         ]
         return Self("file system", lists.flatMap { $0 })
     }
@@ -366,6 +366,9 @@ extension ConformanceCapability {
 
     /// A file can have as many hard links as on ext4, and no more.
     public static let linkLimit = ConformanceCapability("a limit of 65,000 links")
+
+    /// The maximum size of a file is known (``FileSystemUnderTest/maximumFileSizeInBytes``).
+    public static let fileSizeLimit = ConformanceCapability("a known maximum size of files")
 
     /// The file system can be accessed as another user (``FileSystemUnderTest/asUser``).
     public static let otherUsers = ConformanceCapability("other users")

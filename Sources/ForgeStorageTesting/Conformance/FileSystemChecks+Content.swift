@@ -343,6 +343,16 @@ extension ConformanceChecks {
                         "nextData(at: \(last)), the last of \(count) bytes at \(offset)")
                 }
             }
+            // The last byte of a file that was cut within a block.
+            try tree.opening(tree("z"), .readWrite, [.create]) { descriptor in
+                try tree.write(descriptor, String(repeating: "z", count: 300_000))
+                for size in [200_705, 69_633, 4_097] as [Int64] {
+                    try tree.fileSystem.truncate(.descriptor(descriptor), to: size)
+                    try expectEqual(
+                        try tree.fileSystem.nextData(of: descriptor, at: size - 1), size - 1,
+                        "nextData(at: \(size - 1)) after truncate(to: \(size))")
+                }
+            }
             try tree.opening(tree("f"), .readOnly) { descriptor in
                 try expectEqual(try tree.fileSystem.nextData(of: descriptor, at: 3), 3, "the data of f from 3 on")
             }

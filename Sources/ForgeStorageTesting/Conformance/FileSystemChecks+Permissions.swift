@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import Foundation
 import SystemPackage
 
 extension ConformanceChecks {
@@ -99,6 +100,20 @@ extension ConformanceChecks {
                 }
             }
         },
+        asOtherUser("a FIFO has no extended attributes, even for a user who may only write to it", mode: 0o777) {
+            tree in
+            guard !tree.isDarwin else { return }
+            let (owner, path) = (tree.ownersFileSystem, tree("d/fifo"))
+            try owner.createNode(
+                path, at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+            try owner.setPermissions(FilePermissions(rawValue: 0o622), of: .path(path))
+            let reader = try owner.open(path, .readWrite)
+            defer { do { try owner.close(reader) } catch _ {} }
+            try tree.opening(path, .writeOnly) { file in
+                try expectEqual(
+                    try tree.fileSystem.extendedAttribute("a", of: file), nil, "extendedAttribute(a) of a FIFO")
+            }
+        }.needing(.extendedAttributes),
         asOtherUser("group permissions apply to members of the group", mode: 0o755) { tree in
             let file = FileReference.path(tree("d/x"))
             let owner = tree.ownersFileSystem
@@ -123,6 +138,23 @@ extension ConformanceChecks {
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
             try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }
             try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
+        },
+        asOtherUser("a user who truncates an own file clears its set-user-ID bit, in an open too", mode: 0o777) {
+            tree in
+            // POSIX permits both; Linux clears the bit.
+            guard !tree.isDarwin else { return }
+            try tree.create("d/own", "text")
+            let file = FileReference.path(tree("d/own"))
+            let calls: [(call: String, body: () throws -> Void)] = [
+                ("truncate(d/own, to: 2)", { try tree.fileSystem.truncate(file, to: 2) }),
+                ("open(d/own, options: [.truncate])", { try tree.open("d/own", .writeOnly, [.truncate]) }),
+            ]
+            for (call, body) in calls {
+                try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: file)
+                try body()
+                try expectEqual(
+                    try tree.status("d/own").permissions.rawValue, 0o755, "the permissions after \(call)")
+            }
         },
         asOtherUser("a user may name the present owner of an own file, but no other", mode: 0o777) { tree in
             try tree.create("d/own")
@@ -251,6 +283,18 @@ extension ConformanceChecks {
                 let new = try tree.status("copy/" + name).permissions
                 try expectEqual(new.rawValue, mode & 0o1777, "the permissions of the copy \(name)")
             }
+        },
+        holds("a file written by URL keeps its permissions without the set-user-ID bit, and a new one is private") {
+            tree in
+            for mode in [0o644, 0o6751] as [FilePermissions.RawValue] {
+                try tree.fileSystem.setPermissions(FilePermissions(rawValue: mode), of: .path(tree("f")))
+                try tree.fileSystem.write(Data([1]), to: URL(tree("f")))
+                let new = try tree.status("f").permissions
+                try expectEqual(
+                    new.rawValue, mode & 0o1777, "the permissions of f, which were \(mode), after write(to:)")
+            }
+            try tree.fileSystem.write(Data([1]), to: URL(tree("new")))
+            try expectEqual(try tree.status("new").permissions, .ownerReadWrite, "the permissions of a new file")
         },
         holds("directories have the requested mode, even below a set-group-ID directory") { tree in
             // Only Linux passes the bit on.

@@ -99,6 +99,49 @@ extension ConformanceChecks {
             }
             try tree.fileSystem.rename(tree("f"), to: path)
         },
+        holds("every call refuses an empty path, and one that is too long") { tree in
+            let (fileSystem, before) = (tree.fileSystem, try tree.snapshot())
+            let calls: [(call: String, body: (POSIXPath) throws -> Void)] = [
+                ("open", { try fileSystem.close(try fileSystem.open($0)) }),
+                ("status", { _ = try fileSystem.status($0) }),
+                ("createDirectory", { try fileSystem.createDirectory($0) }),
+                ("createSymbolicLink", { try fileSystem.createSymbolicLink($0, to: "f") }),
+                (
+                    "createNode",
+                    {
+                        try fileSystem.createNode(
+                            $0, at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+                    }
+                ),
+                ("readSymbolicLink", { _ = try fileSystem.readSymbolicLink($0) }),
+                ("link of f, with the new path,", { try fileSystem.link(tree("f"), to: $0) }),
+                ("link", { try fileSystem.link($0, to: tree("new")) }),
+                ("rename of f, with the new path,", { try fileSystem.rename(tree("f"), to: $0) }),
+                ("rename", { try fileSystem.rename($0, to: tree("new")) }),
+                ("unlink", { try fileSystem.unlink($0) }),
+                ("removeDirectory", { try fileSystem.removeDirectory($0) }),
+                ("truncate", { try fileSystem.truncate(.path($0), to: 0) }),
+                ("setPermissions", { try fileSystem.setPermissions(.ownerRead, of: .path($0)) }),
+                ("setTimes", { try fileSystem.setTimes(accessed: nil, modified: FileTime(seconds: 1), of: .path($0)) }),
+            ]
+            let paths: [(path: POSIXPath, errno: Errno)] = [
+                ("", .noSuchFileOrDirectory), (pathOfLength(tree.isDarwin ? 1024 : 4096, tree), .fileNameTooLong),
+            ]
+            for (path, errno) in paths {
+                for (call, body) in calls {
+                    try tree.expectErrno(errno, "\(call) with a path of \(path.count) bytes") { try body(path) }
+                }
+            }
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                let resolution: PathResolution = [.beneath, .noSymbolicLinks]
+                try tree.expectErrno(.noSuchFileOrDirectory, "open of an empty path, resolution: \(resolution)") {
+                    let file = try fileSystem.open(
+                        "", at: directory, .readOnly, options: [], permissions: [], resolution: resolution)
+                    try fileSystem.close(file)
+                }
+            }
+            try expectEqual(try tree.snapshot(), before, "the tree after the refused calls")
+        },
         refuses("a path with a NUL inside cannot be opened", .invalidArgument) {
             try $0.open("f\0.txt", .writeOnly, [.create])
         },
@@ -298,4 +341,49 @@ extension ConformanceChecks {
             }
         }
     }
+}
+
+extension ConformanceChecks {
+    /// The maximum size of a file, which the subject names.
+    public static let fileSystemSizeLimit: [ConformanceCheck<FileSystemUnderTest>] = sizeLimit.map {
+        $0.needing(.fileSizeLimit)
+    }
+
+    private static let sizeLimit: [ConformanceCheck<FileSystemUnderTest>] = [
+        holds("a file has the maximum size at most") { tree in
+            guard let limit = tree.subject.maximumFileSizeInBytes, limit < .max else {
+                throw ConformanceViolation("maximumFileSizeInBytes of the subject: expected one below \(Int64.max)")
+            }
+            let before = try tree.snapshot()
+            try tree.opening(tree("f"), .readWrite) { file in
+                let calls: [(call: String, body: () throws -> Void)] = [
+                    (
+                        "truncate(f, to: \(limit) + 1)",
+                        { try tree.fileSystem.truncate(.path(tree("f")), to: limit + 1) }
+                    ),
+                    ("truncate of a descriptor", { try tree.fileSystem.truncate(.descriptor(file), to: limit + 1) }),
+                    ("write(f, at: \(limit))", { _ = try tree.write(file, "x", at: limit) }),
+                ]
+                for (call, body) in calls { try tree.expectErrno(.fileTooLarge, call, body) }
+                if !tree.isDarwin {
+                    try tree.expectErrno(.fileTooLarge, "allocate(f, at: \(limit) - 1, length: 2)") {
+                        try tree.fileSystem.allocate(file, at: limit - 1, length: 2)
+                    }
+                }
+                try expectEqual(try tree.snapshot(), before, "the tree after the refused calls")
+                try tree.fileSystem.truncate(.descriptor(file), to: limit)
+                try expectEqual(try tree.status("f").sizeInBytes, limit, "the size after truncate(f, to: \(limit))")
+                guard !tree.isDarwin else { return }
+                try expectEqual(
+                    try tree.write(file, "xy", at: limit - 1), 1, "bytes written by write(f, 2 bytes, at: \(limit) - 1)"
+                )
+                try expectEqual(try tree.read(file, 2, at: limit - 1), "x", "the last byte of f")
+                try expectEqual(
+                    try tree.fileSystem.seek(file, to: limit, from: .start), limit, "seek(f, to: \(limit))")
+                try tree.expectErrno(.invalidArgument, "seek(f, to: \(limit) + 1)") {
+                    _ = try tree.fileSystem.seek(file, to: limit + 1, from: .start)
+                }
+            }
+        }
+    ]
 }

@@ -43,6 +43,9 @@ public struct FileSystemUnderTest: Sendable {
     /// unknown.
     public var maximumOpenFileCount: Int?
 
+    /// The maximum size of a file, for the check of that limit; nil if it is unknown.
+    public var maximumFileSizeInBytes: Int64?
+
     /// Makes the device read-only, for the read-only checks.
     public var makeReadOnly: (@Sendable () throws -> Void)?
 

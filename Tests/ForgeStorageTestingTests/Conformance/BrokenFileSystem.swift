@@ -1,6 +1,7 @@
 import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
+import Foundation
 import Synchronization
 import SystemPackage
 
@@ -48,6 +49,10 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case endsAnEmptyFIFO = "a FIFO whose data was read to the last byte has not ended while a writer has it open"
         case synchronizesFIFOs = "a FIFO cannot be synchronised"
         case cutsNewPaths = "the new path of a rename or a link may not be longer either"
+        case unlinksLongPaths = "every call refuses an empty path, and one that is too long"
+        case readsFIFOs = "a FIFO has no extended attributes, even for a user who may only write to it"
+        case makesFilesPrivate =
+            "a file written by URL keeps its permissions without the set-user-ID bit, and a new one is private"
         case ignoresTheSlash = "an exchange accepts a slash after the name of a directory, but of no file"
         case ignoresForeignGroups = "a user gives an own file the group that it has or one of their own, but no other"
         case keepsOwnBits = "a user who changes the group of an own file clears its set-user-ID bit"
@@ -56,6 +61,8 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case touchesForNoTime = "setting no time changes nothing"
         case movesMountPoints = "a mount point is not renamed"
         case storesWithoutSpace = "a store into a hole of a mapped file faults on a full device"
+        case writesOneMore = "a file has the maximum size at most"
+        case keepsBitsInOpen = "a user who truncates an own file clears its set-user-ID bit, in an open too"
         case opensOneMore = "a process at its limit of open files cannot open more"
         case makesDirectoryNodes = "a directory is not created as a node"
     }
@@ -76,6 +83,9 @@ struct BrokenFileSystem: InterceptingFileSystem {
         if check.needs.contains(.limitedSpace) { options.quota = .init(sizeInBytes: 100_000, inodeCount: 64) }
         if check.needs.contains(.limitedDescriptors) {
             options.maximumOpenFileCount = defect == .opensOneMore ? 11 : 10
+        }
+        if check.needs.contains(.fileSizeLimit) {
+            options.maximumFileSizeInBytes = defect == .writesOneMore ? 1_001 : 1_000
         }
         let isLimited = check.needs.contains(.watchLimits)
         if isLimited {
@@ -104,6 +114,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
             )
         }
         subject.maximumOpenFileCount = check.needs.contains(.limitedDescriptors) ? 10 : nil
+        subject.maximumFileSizeInBytes = check.needs.contains(.fileSizeLimit) ? 1_000 : nil
         subject.maximumWatchCount = isLimited ? 8 : nil
         subject.maximumQueuedEventCount = isLimited ? 8 : nil
         return subject
@@ -118,8 +129,14 @@ struct BrokenFileSystem: InterceptingFileSystem {
         var options = options
         if defect == .truncatesForCreation, options.contains(.create) { options.insert(.truncate) }
         do throws(FileSystemError) {
-            return try base.open(
+            var before: FilePermissions?
+            if defect == .keepsBitsInOpen, options == .truncate {
+                before = try base.status(of: .path(path, at: directory)).permissions
+            }
+            let file = try base.open(
                 path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
+            if let before { try base.setPermissions(before, of: .descriptor(file)) }
+            return file
         } catch  where defect == .opensForeignSockets && error.errno == .permissionDenied {
             throw FileSystemError(.open, .noSuchAddressOrDevice, path: path)
         }
@@ -131,6 +148,11 @@ struct BrokenFileSystem: InterceptingFileSystem {
         if defect == .refusesTheRestOfABlock, offset == 7 { throw FileSystemError(.write, .noSpace) }
         if defect == .countsEveryWrite { _ = calls.next() }
         return try base.write(descriptor, from: buffer, at: offset)
+    }
+
+    func write(_ data: Data, to url: URL) throws {
+        try base.write(data, to: url)
+        if defect == .makesFilesPrivate { try base.setPermissions(.ownerReadWrite, of: .path(POSIXPath(url))) }
     }
 
     func read(
@@ -205,6 +227,13 @@ struct BrokenFileSystem: InterceptingFileSystem {
         }
     }
 
+    func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        if defect == .readsFIFOs, try base.status(of: .descriptor(descriptor)).type == .fifo {
+            throw FileSystemError(.readExtendedAttribute, .permissionDenied)
+        }
+        return try base.extendedAttribute(name, of: descriptor)
+    }
+
     func setTimes(accessed: FileTime?, modified: FileTime?, of file: FileReference) throws(FileSystemError) {
         if defect == .touchesForNoTime, accessed == nil, modified == nil {
             return try base.setPermissions(try base.status(of: file).permissions, of: file)
@@ -226,6 +255,12 @@ struct BrokenFileSystem: InterceptingFileSystem {
             where defect == .cutsNewPaths && error.errno == .fileNameTooLong
             || defect == .movesMountPoints && error.errno == .resourceBusy
         {}
+    }
+
+    func unlink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try base.unlink(path, at: directory)
+        } catch  where defect == .unlinksLongPaths && error.errno == .fileNameTooLong {}
     }
 
     func createNode(
