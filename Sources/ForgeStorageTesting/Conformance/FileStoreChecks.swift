@@ -219,7 +219,7 @@ extension ConformanceChecks {
             let keys = [
                 "...", ".hidden", "a b", " ", "x.", "~", "%2e%2e/x", "C:", "con", "-rf", "a:b", "\u{202e}x",
                 "caf\u{e9}",
-                "\u{1f600}/\u{1f4be}", "#1", "*?", String(repeating: "€", count: 85),
+                "\u{1f600}/\u{1f4be}", "#", "#1", "*?", String(repeating: "€", count: 85),
             ]
             for key in keys { try await store.save(Data(key.utf8), to: key) }
             for key in keys {
