@@ -1,4 +1,5 @@
 public import ForgeStorage
+import Synchronization
 
 // Memory safety: One thread uses the storage and its manager.
 
@@ -219,8 +220,24 @@ extension ConformanceChecks {
     ]
 
     private static let managedSessions: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
-        ConformanceCheck("a session manager and its storage see the same user") { storage in
+        ConformanceCheck(
+            "a session manager and its storage see the same user, and it makes one call at a time, on whatever thread"
+        ) { storage in
             try checkManager(over: storage)
+            let calls = ObservedCalls(of: storage)
+            // A manager takes a storage that no one else calls, which holds here.
+            nonisolated(unsafe) let shared: any SessionStorage<ConformanceUser> = calls
+            let manager = unsafe SessionManager(anyStorage: shared)
+            try await racing(threads: 3) { thread in
+                switch thread {
+                case 0: try manager.saveUser(john)
+                case 1: _ = try manager.loadUser()
+                default: try manager.clearUser()
+                }
+            }
+            try expect(
+                !calls.haveOverlapped,
+                "saveUser, loadUser and clearUser of a manager on a thread each: calls of its storage have overlapped")
         }
     ]
 
@@ -275,6 +292,36 @@ extension ConformanceChecks {
         try expectEqual(try manager.loadUser(), jane, "the manager's user after the storage saved another")
         try manager.clearUser()
         try expectEqual(try storage.loadUser(), nil, "the storage's user after the manager cleared it")
+    }
+}
+
+/// A storage that notes whether its calls overlap, and gives the first ones time to.
+private final class ObservedCalls: SessionStorage, @unchecked Sendable {
+    typealias User = ConformanceUser
+    typealias Failure = any Error
+
+    private let base: any SessionStorage<ConformanceUser>
+    private let state = Mutex((running: 0, haveOverlapped: false))
+    private let meeting = CheckMeeting()
+
+    init(of base: any SessionStorage<ConformanceUser>) { self.base = base }
+
+    var haveOverlapped: Bool { state.withLock(\.haveOverlapped) }
+
+    func saveUser(_ user: ConformanceUser) throws { try alone { try base.saveUser(user) } }
+    func loadUser() throws -> ConformanceUser? { try alone { try base.loadUser() } ?? nil }
+    func clearUser() throws { try alone { try base.clearUser() } }
+
+    /// Calls `body`, unless another call has overlapped with one.
+    @discardableResult
+    private func alone<Result>(_ body: () throws -> Result) throws -> Result? {
+        state.withLock { state in
+            state.running += 1
+            if state.running > 1 { state.haveOverlapped = true }
+        }
+        defer { state.withLock { $0.running -= 1 } }
+        meeting.arrive()
+        return haveOverlapped ? nil : try body()
     }
 }
 

@@ -143,7 +143,8 @@ final class BrokenSessionStorage: SessionStorage {
         case closes = "a user can be saved after clearing"
         case fillsIn = "nil and empty fields are preserved"
         case normalises = "any text round-trips byte for byte"
-        case loadsTheFirst = "a session manager and its storage see the same user"
+        case loadsTheFirst =
+            "a session manager and its storage see the same user, and it makes one call at a time, on whatever thread"
     }
 
     typealias User = ConformanceUser
