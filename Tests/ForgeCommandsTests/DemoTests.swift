@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 
+@testable import ForgeCommands
+
 struct DemoTests {
     let scratch: Scratch
 
@@ -36,6 +38,22 @@ struct DemoTests {
         ])
         #expect(fetched.status == 0, "\(fetched.errors)")
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("back.jpg")) == avatar)
+    }
+
+    @Test("each stored item that is still there is named")
+    func remains() async throws {
+        let stores = try DemoStores(directory: scratch.url.appendingPathComponent("demo"))
+        let story = DemoStory(stores: stores, content: try DemoContent(avatarFile: nil))
+        #expect(try await story.remains().isEmpty)
+        try await story.store()
+        #expect(try await story.differences().isEmpty)
+        let images = story.content.images.map { "the cached image \($0.0)" }
+        #expect(
+            try await story.remains()
+                == ["the onboarding flag", "the settings", "the access token", "the avatar", "the session"] + images
+                + ["the timeline"])
+        try await story.logOut()
+        #expect(try await story.remains().isEmpty)
     }
 
     @Test("a missing avatar is one line on standard error")

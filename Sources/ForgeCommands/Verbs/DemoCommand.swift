@@ -182,7 +182,17 @@ struct DemoStory {
         for (id, _) in content.images {
             expect(try stores.images.readCachedImage(id: id) == nil, "the cached image \(id)")
         }
+        expect(try isTimelineGone(), "the timeline")
         return found
+    }
+
+    private func isTimelineGone() throws -> Bool {
+        do {
+            _ = try stores.valueFiles.fetchValue(for: TaskFlow.timeline)
+            return false
+        } catch StorageError.notFound {
+            return true
+        }
     }
 
     private func deleteAvatar() async throws {
