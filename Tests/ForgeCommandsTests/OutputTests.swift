@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import Synchronization
@@ -69,6 +70,43 @@ struct OutputTests {
         #expect(objects.count == 8, "\(objects)")
         #expect(objects.last?.hasPrefix("{\"bytes\":2040,\"items\":0,") == true, "\(objects)")
         #expect(try shown(.none).isEmpty)
+    }
+
+    @Test("the line of progress is removed once from the terminal, if it was shown")
+    func finishedProgress() throws {
+        let shown = Mutex<[String]>([])
+        let start = ContinuousClock.now
+        let progress = Progress("files", .line, start: start) { text in shown.withLock { $0.append(text) } }
+        try progress.advance(now: start + .milliseconds(999))
+        progress.finish()
+        #expect(shown.withLock { $0 } == [])
+        try progress.advance(now: start + .seconds(1))
+        #expect(shown.withLock { $0 } == ["\r2 files  2/s\u{1B}[K"])
+        progress.finish()
+        progress.finish()
+        #expect(shown.withLock { $0 } == ["\r2 files  2/s\u{1B}[K", "\r\u{1B}[K"])
+    }
+
+    @Test("progress as JSON is shown on standard error while standard output takes lines of data")
+    func progressBesideLines() throws {
+        let (input, output, errors) = (Pipe(), try ChildProcess.unnamedFile(), try ChildProcess.unnamedFile())
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", "json:-", "json:-", "--json"], input: .pipe(input),
+            output: .file(output), errors: .file(errors))
+        let deadline = ContinuousClock.now + .seconds(60)
+        var count = 0
+        // Progress is shown with an item, some time after the start.
+        repeat {
+            try input.fileHandleForWriting.write(contentsOf: Data("{\"key\":\"\(count)\",\"value\":1}\n".utf8))
+            count += 1
+            usleep(10_000)
+        } while try errors.seekToEnd() == 0 && copy.isRunning && .now < deadline
+        try input.fileHandleForWriting.close()
+        #expect(copy.wait() == .exit(0))
+        let lines = String(decoding: try ChildProcess.content(of: output), as: UTF8.self).split(separator: "\n")
+        #expect(lines.count == count && lines.allSatisfy { $0.hasPrefix("{\"key\":") })
+        let shown = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self).split(separator: "\n")
+        #expect(shown.first?.contains("\"type\":\"progress\"") == true, "\(shown)")
     }
 
     @Test("a number of things is counted in words")

@@ -106,7 +106,8 @@ final class Progress: Sendable {
             defer { state.isShown = false }
             return state.isShown && style == .line
         }
-        if wasShown { StandardError.write("\r\u{1B}[K") }
+        // On standard error, which drops what it cannot write.
+        if wasShown { do { try write("\r\u{1B}[K") } catch _ {} }
     }
 
     // MARK: Text
