@@ -10,6 +10,8 @@ import Testing
 private final class PagedStore: AsyncKVStoring {
     private let base = LocalAsyncKVStore(InMemoryKVStore())
     let longestPage = Mutex(0)
+    /// The number of requests for values that run now, and the most that ever did.
+    let lookUps = Mutex((now: 0, most: 0))
     /// From how many values on a page fails.
     let limit: Int
     private let failure: KVStoreError.Code
@@ -24,7 +26,13 @@ private final class PagedStore: AsyncKVStoring {
         return capabilities
     }
 
-    func entry(named name: String) async throws(KVStoreError) -> KVEntry? { try await base.entry(named: name) }
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        lookUps.withLock { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
+        defer { lookUps.withLock { $0.now -= 1 } }
+        // Requests take a while, so that all which may run at the same time do.
+        for _ in 0..<1000 { await Task.yield() }
+        return try await base.entry(named: name)
+    }
 
     func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
@@ -93,12 +101,13 @@ struct OpenedKVStoreTests {
         await #expect(throws: KVStoreError.self) { try await names(broken) }
     }
 
-    @Test("several values are read at the same time, in the order of their names")
+    @Test("up to 16 values are read at the same time, in the order of their names")
     func lookUps() async throws {
         let store = PagedStore()
         let names = try await fill(store, count: 50)
         let found = try await OpenedKVStore(store).entries(named: names.reversed() + ["none"])
         #expect(found.count == 51 && found.last == .some(nil))
+        #expect(store.lookUps.withLock { $0.most } == 16)
         let expected = try await store.entry(named: names[0])
         #expect(found[49]?.revision == expected?.revision)
     }

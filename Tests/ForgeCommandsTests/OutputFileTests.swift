@@ -86,6 +86,19 @@ struct OutputFileTests {
         #expect(try content("lines") == "good")
     }
 
+    @Test("a file that is replaced keeps its mode, whatever the mask of new files")
+    func mode() throws {
+        let mask = ["/bin/sh", "-c", "umask 077 && exec \"$0\" \"$@\""]
+        for words in words(scratch.path("out")) {
+            try plant("out", "before")
+            try FileManager.default.setAttributes([.posixPermissions: 0o666], ofItemAtPath: scratch.path("out"))
+            let run = try CommandRun(words, prefix: mask)
+            #expect(run.status == 0, "\(words): \(run.errors)")
+            let attributes = try FileManager.default.attributesOfItem(atPath: scratch.path("out"))
+            #expect(attributes[.posixPermissions] as? Int == 0o666, "\(words)")
+        }
+    }
+
     @Test("a FIFO beside an output is not opened, and a name of any length is written")
     func fifoAndLongName() throws {
         let name = String(repeating: "n", count: 255)
@@ -158,6 +171,20 @@ struct OutputFileTests {
     }
 
     #if os(Linux)
+    @Test("a finished output is closed")
+    func closed() throws {
+        let output = try OutputFile(at: POSIXPath(scratch.url.appendingPathComponent("out")), named: "out")
+        try output.write(Array("text".utf8))
+        try output.finish()
+        let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+        // Those of other tests may be closed meanwhile.
+        let open = descriptors.compactMap { number in
+            try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+        }
+        #expect(!open.contains(scratch.path("out")))
+        #expect(try content("out") == "text")
+    }
+
     @Test("a link of procfs to a file is refused, and the file is kept")
     func procfs() throws {
         try plant("open", "before")

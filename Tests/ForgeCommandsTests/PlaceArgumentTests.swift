@@ -93,7 +93,9 @@ struct ServerEnvironmentTests {
     func deadline() throws {
         #expect(try ServerEnvironment([:]).deadline() == nil)
         #expect(try ServerEnvironment(["FORGE_DEADLINE": "0.5"]).deadline() == .milliseconds(500))
-        for text in ["0", "-1", "x", "nan", "1e9"] {
+        #expect(try ServerEnvironment(["FORGE_DEADLINE": "0.1"]).deadline() == .milliseconds(100))
+        #expect(try ServerEnvironment(["FORGE_DEADLINE": "86400"]).deadline() == .seconds(86_400))
+        for text in ["0", "0.09", "-1", "x", "nan", "86400.1", "1e9"] {
             #expect(throws: CommandFailure.self) { try ServerEnvironment(["FORGE_DEADLINE": text]).deadline() }
         }
     }

@@ -243,6 +243,50 @@ struct SilenceTests {
         #expect(try run.rows().first?["state"] as? String == "damaged", "\(run.output)")
     }
 
+    @Test("a file whose directory is taken fails with the error of the file store, if it is not a dry run")
+    func takenDirectory() async throws {
+        try scratch.plant("s/a/b")
+        try await DiskFileStore(root: scratch.url.appendingPathComponent("fs")).save(Data("text".utf8), to: "a")
+        for (options, reason) in [([], "save a/b: not a directory"), (["--dry-run"], "(open a: Not a directory")] {
+            let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("fs"))"] + options)
+            #expect(run.status == 1 && run.output.contains(reason), "\(run.output) \(run.errors)")
+        }
+    }
+
+    @Test("a file is copied beside the log of a store without marker, which neither directory has marked")
+    func besideUnmarkedLog() throws {
+        #expect(try CommandRun(["kv", "set", scratch.path("t/kv"), "key", "1"]).status == 0)
+        for name in try FileManager.default.contentsOfDirectory(atPath: scratch.path("t/kv")) where name != "log" {
+            try FileManager.default.removeItem(atPath: scratch.path("t/kv/\(name)"))
+        }
+        try scratch.plant("s/kv/note", "text")
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"])
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        #expect(exists("t/kv/note") && exists("t/kv/log"))
+    }
+
+    @Test("a file that another process changes after it was copied is a failure with --verify")
+    func changedCopy() throws {
+        for path in ["s/a", "s/d/a"] { try scratch.plant(path, "text") }
+        // The lines about them fill the pipe, so that the command waits for the reader before it verifies.
+        for number in 1000..<1300 {
+            let name = String(repeating: "f", count: 200) + "\(number)"
+            try #require(mkfifo(scratch.path("s/d/\(name)"), 0o600) == 0)
+        }
+        let output = Pipe()
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify"],
+            output: .pipe(output), errors: .null)
+        let deadline = ContinuousClock.now + .seconds(60)
+        while !exists("t/a"), copy.isRunning, .now < deadline { usleep(1000) }
+        try scratch.plant("t/a", "other")
+        let lines = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        #expect(copy.wait() == .exit(2))
+        let last = lines.split(separator: "\n").suffix(2)
+        #expect(last.first?.hasSuffix("/t/a  (differs when read back)") == true, "\(last)")
+        #expect(last.last == "2 copied (8 B), 0 equal, 300 skipped, 1 failed, 1 verified")
+    }
+
     @Test("the manifest of a backup has the attributes of files, which restore does not take from the copies")
     func attributes() async throws {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("data"))

@@ -46,6 +46,16 @@ struct PartialFileTests {
         return name
     }
 
+    @Test("a file that changes while it is copied fails with that reason")
+    func changedSource() throws {
+        try withCopy { file, _ in
+            try file.requireUnchanged()
+            try Data("other".utf8).write(to: scratch.url.appendingPathComponent("source"))
+            let failure = #expect(throws: SourceFailure.self) { try file.requireUnchanged() }
+            #expect(failure?.description == "changed while it was copied")
+        }
+    }
+
     @Test("continues what a killed copy has written, and replaces what is not the source's")
     func continues() throws {
         for flaw in [nil, 0, 500_000, 1_999_999] {

@@ -52,6 +52,10 @@ struct StoreCommandTests {
         #expect(try CommandRun(["kv", "get", store, "name"]).output == "dusk\n")
         #expect(try CommandRun(["kv", "get", store, "name", "--json"]).output == "\"dusk\"\n")
         #expect(try CommandRun(["kv", "get", store, "text", "--json"]).output == "\"42\"\n")
+        let list = "[\n  1,\n  2.5,\n  null\n]\n"
+        for options in [[], ["--json"]] {
+            #expect(try CommandRun(["kv", "get", store, "list"] + options).output == list)
+        }
         let listing = try CommandRun(["kv", "list", store, "--json"])
         let rows = try listing.rows()
         #expect(rows.map { $0["key"] as? String } == ["count", "flag", "list", "name", "text"])
