@@ -57,6 +57,16 @@ import Testing
         #expect(try shallow.decode([[[String]]].self, from: shallow.encode(value)) == value)
     }
 
+    @Test("a tree of tags is encoded up to the depth that can be decoded")
+    func nestedTags() throws {
+        var tree = CodedValue.integer(1)
+        for _ in 0..<CodedValue.maximumDepth { tree = .tagged(99, tree) }
+        _ = try tree.encoded()
+        #expect(throws: CodingFailure(.encode, .tooDeep(limit: CodedValue.maximumDepth))) {
+            try CodedValue.tagged(99, tree).encoded()
+        }
+    }
+
     @Test("no depth exceeds the bound")
     func boundedDepth() throws {
         var coder = ValueCoder()

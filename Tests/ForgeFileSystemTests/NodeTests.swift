@@ -40,6 +40,28 @@ struct NodeTests {
         expectErrno(.tooManySymbolicLinkLevels) { _ = try fileSystem.open(node: link, .readOnly, options: []) }
     }
 
+    @Test("a user gives another's file a second name only with read and write permission, as on Linux")
+    func protectedLinks() throws {
+        try fileSystem.setPermissions(FilePermissions(rawValue: 0o777), of: .path("/"))
+        let user = fileSystem.process(user: UserID(1), group: GroupID(1))
+        for (mode, isPermitted) in [
+            (0o666, true), (0o2666, true), (0o644, false), (0o622, false), (0o4666, false), (0o2676, false),
+        ] {
+            try create("/f", mode: 0)
+            try fileSystem.setPermissions(FilePermissions(rawValue: CInterop.Mode(mode)), of: .path("/f"))
+            if isPermitted {
+                try user.link("/f", to: "/g")
+                try fileSystem.unlink("/g")
+            } else {
+                expectErrno(.notPermitted) { try user.link("/f", to: "/g") }
+            }
+            try fileSystem.link("/f", to: "/h")
+            for path in ["/f", "/h"] as [POSIXPath] { try fileSystem.unlink(path) }
+        }
+        try fileSystem.createSymbolicLink("/s", to: "/f")
+        expectErrno(.notPermitted) { try user.link("/s", to: "/g") }
+    }
+
     @Test("a node is not opened beyond the limit of open files")
     func limit() throws {
         let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 4))

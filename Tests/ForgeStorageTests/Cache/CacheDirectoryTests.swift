@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
@@ -142,6 +143,25 @@ struct CacheDirectoryTests {
         #expect(try fixture.files() == foreign)
         #expect(try fileSystem.read(from: URL(filePath: "/mine")) == Data("mine".utf8))
         #expect(fixture.errors.allSatisfy { $0.operation == .write })
+    }
+
+    @Test("an evicted file that cannot be removed is reported, and the entry that displaced it is stored")
+    func unremovable() async throws {
+        let memory = EachPlatform.fileSystem()
+        let errors = Mutex<[CacheError]>([])
+        var options = CacheOptions()
+        options.disk = CacheLimits(count: 1)
+        options.onError = { error in errors.withLock { $0.append(error) } }
+        let plan = FaultPlan([.fail(.unlink, matching: "**/a.forgecache", with: .ioError)])
+        let cache = try BoundedCache<Data>(
+            directory: CacheFixture.directory, options: options,
+            fileSystem: FaultingFileSystem(memory, plan: plan))
+        for key in ["a", "b"] { await cache.insert(value(key), for: key) }
+        #expect(cache.statistics.errorCount == 1)
+        #expect(errors.withLock { $0.map(\.operation) } == [.write])
+        #expect(errors.withLock { $0.map(\.key) } == ["b"])
+        let other = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: memory)
+        #expect(try await other.value(for: "b") { Data() } == value("b"))
     }
 
     @Test("a call of the file system that fails leaves a working cache")
