@@ -53,6 +53,8 @@ struct StreamingConformanceTests {
 /// A custom store with only the required calls.
 private final class MinimalStore: FileStoring {
     private let files = Mutex<[String: Data]>([:])
+    /// The directories that were listed.
+    let listed = Mutex<[String]>([])
 
     func save(_ data: Data, to path: String, overwrite: Bool = true) async throws {
         try files.withLock { files in
@@ -78,6 +80,7 @@ private final class MinimalStore: FileStoring {
 
     func list(in directory: String) async throws -> [StoredFile] {
         let prefix = directory.isEmpty ? "" : directory + "/"
+        listed.withLock { $0.append(directory) }
         return files.withLock { files in
             var found: [String: StoredFile] = [:]
             for (key, data) in files where key.hasPrefix(prefix) {
@@ -110,7 +113,9 @@ struct MinimalStoreTests {
         #expect(try await store.totalSize() == 7)
         #expect(try await store.size("a/c/d") == 4)
         #expect(try await store.info("a/c").isDirectory)
+        store.listed.withLock { $0 = [] }
         #expect(try await store.list(recursive: true).map(\.key).sorted() == ["a", "a/b", "a/c", "a/c/d"])
+        #expect(store.listed.withLock { $0 } == ["", "a", "a/c"])
         await #expect(performing: { try await store.info("a/x") }, throws: hasCode(.notFound))
         await #expect(performing: { try await store.info("../x") }, throws: hasCode(.invalidKey(.dotComponent)))
     }

@@ -218,6 +218,7 @@ private final class BusyDevice: Sendable {
         _ = state.begin(2, 1)
         #expect(state.expectsMore)
         _ = state.begin(2, 2)
+        #expect(state.expectsMore)
         _ = state.begin(2, 3)
         #expect(!state.expectsMore)
     }

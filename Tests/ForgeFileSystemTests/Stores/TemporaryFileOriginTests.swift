@@ -49,6 +49,14 @@ struct TemporaryFileOriginTests {
         #expect(try origin("/store/#tmp-\(id)-\(Int.max)") == .unrecorded)
     }
 
+    @Test("is not known if the records cannot be read")
+    func unreadableRecords() throws {
+        do { try save("a", in: try StoreDirectory(root, on: memory)) }
+        let path = "/store/#tmp-\(try id())-0"
+        let plan = FaultPlan([.fail(.open, matching: "**/#journal-0", with: .ioError)])
+        expectErrno(.ioError) { _ = try origin(path, on: FaultingFileSystem(memory, plan: plan)) }
+    }
+
     @Test("is found without any change, and leaves no record locked")
     func changesNothing() throws {
         do { try save("a", in: try StoreDirectory(root, on: memory)) }
