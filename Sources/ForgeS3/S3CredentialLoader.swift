@@ -228,7 +228,7 @@ final class S3CredentialCache: Sendable {
     func current() async throws -> S3Credentials {
         let now = self.now()
         let step = state.withLock { state -> Step in
-            let rest = state.known.map { rest(of: $0, at: now) } ?? 0
+            let rest = state.known.map { self.rest(of: $0, at: now) } ?? 0
             if let known = state.known, rest > Self.refreshMargin { return .done(.success(known)) }
             if let pause = state.pause, isLasting(pause, at: now) {
                 // Whether new credentials that have expired by the local clock are valid, the server decides.
@@ -275,7 +275,7 @@ final class S3CredentialCache: Sendable {
                 switch result {
                 case .success(let new):
                     state.known = new
-                    let rest = rest(of: new, at: now)
+                    let rest = self.rest(of: new, at: now)
                     // Otherwise every request would begin a renewal, as long as the source has nothing newer.
                     state.pause =
                         rest > Self.refreshMargin
