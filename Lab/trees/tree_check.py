@@ -289,6 +289,22 @@ class TreeCheck(TreeCopies):
             and self.tree.role(path) == "app"
         }
 
+    def expected_unlisted(self, directory, entries):
+        """What a file store cannot list, as it is shown: the app's files without a key, and the outermost other stores."""
+        prefix = directory + b"/" if directory else b""
+        others = {other for other in self.tree.stores if other != directory and other.startswith(prefix)}
+        refused = {
+            path
+            for path, entry in entries.items()
+            if path.startswith(prefix)
+            and is_regular(entry)
+            and not is_key(path[len(prefix) :])
+            and self.nearest(path, others) is None
+            and self.tree.role(path) == "app"
+        }
+        stores = {other for other in others if other in entries and self.nearest(other, others) is None}
+        return ({shown(path[len(prefix) :]) for path in paths} for paths in (refused, stores))
+
     @staticmethod
     def nearest(path, roots):
         """The nearest directory above a path that is one of the roots; None if there is none."""
@@ -315,9 +331,15 @@ class TreeCheck(TreeCopies):
     def list_files(self, root, directory, entries, text):
         place = os.path.join(root, directory) if directory else root
         status, rows = self.forge("file", "list", place)
-        listed = [row["key"].encode() for row in rows if row.get("kind") is None]
+        unlisted = {row["key"] for row in rows if row.get("unlisted")}
+        listed = [row["key"].encode() for row in rows if row.get("kind") is None and not row.get("unlisted")]
         expected = self.expected_keys(directory, entries)
-        self.expect(status == 0, "status of file list, " + text, directory, self.last)
+        self.expect(status == (2 if unlisted else 0), "status of file list, " + text, directory, self.last)
+        refused, stores = self.expected_unlisted(directory, entries)
+        self.expect(
+            refused | stores <= unlisted, "file list is silent, " + text, directory, (refused | stores) - unlisted)
+        self.expect(
+            not unlisted & {shown(key) for key in expected}, "a key is not listed, " + text, directory, unlisted)
         self.expect(len(listed) == len(set(listed)), "a key is listed twice, " + text, listed)
         self.expect(
             set(listed) == expected,
