@@ -129,7 +129,7 @@ struct ConformanceSuiteTests {
         }
         #expect(
             ConformanceSuite<any Storage>.storage.capabilities == [.removal, .keysArePaths, .orderedHandlers])
-        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 14)
+        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 15)
         #expect(
             ConformanceSuite.fileStoreConditions.capabilities
                 == [.limitedSpace, .readOnlyDevice, .failingDevice, .loadLimit, .secondStore, .foreignFiles])
