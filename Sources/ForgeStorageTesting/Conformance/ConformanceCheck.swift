@@ -254,9 +254,6 @@ final class HeldJobs: TaskExecutor {
         jobs.withLock { $0.append(job) }
     }
 
-    /// Whether no task can go on.
-    var isIdle: Bool { jobs.withLock(\.isEmpty) }
-
     /// Returns when each task has ended or waits.
     func runAll() {
         while let job = jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {

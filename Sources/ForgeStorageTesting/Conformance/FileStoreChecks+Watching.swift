@@ -146,37 +146,6 @@ extension ConformanceChecks {
             task.cancel()
             try expectEqual(try await task.value, 1, "changes")
         },
-        Check("a task that is cancelled before the first change has none") { store in
-            try await store.batch { batch in for number in 0..<60 { batch.save(text("a"), to: "\(number)/f") } }
-            try await inCancelledTask {
-                var changes = store.changes().makeAsyncIterator()
-                try expectEqual(try await changes.next(), nil, "next() in a cancelled task")
-            }
-            let start = ContinuousClock.now
-            var changes = store.changes().makeAsyncIterator()
-            try expectEqual(try await changes.next(), .resync, "the first change")
-            let duration = start.duration(to: .now)
-            // At the beginning, within the listing, and after it.
-            for part in 0...9 {
-                let (executor, hasReturned) = (HeldJobs(), Flag())
-                let task = Task(executorPreference: executor) {
-                    defer { hasReturned.set() }
-                    var changes = store.changes().makeAsyncIterator()
-                    return try await changes.next()
-                }
-                executor.runAll()
-                let end = ContinuousClock.now + duration * part / 8
-                while ContinuousClock.now < end { interruptOthers() }
-                task.cancel()
-                let isWaiting = !hasReturned.isSet && executor.isIdle
-                while !hasReturned.isSet {
-                    executor.runAll()
-                    try await Task.sleep(for: .microseconds(200))
-                }
-                let change = try await task.value
-                if isWaiting { try expectEqual(change, nil, "next(), whose task was cancelled while it waited") }
-            }
-        },
         Check("a directory whose key is invalid cannot be watched") { store in
             try await expectCode(.invalidKey(.dotComponent), "..") {
                 var changes = store.changes(in: "../x").makeAsyncIterator()

@@ -20,7 +20,6 @@ enum WatchingDefect: String, CaseIterable {
     case missesEveryTenth = "applied to a listing, the changes give the present listing"
     case sharesChanges = "every iteration has all changes"
     case hasAnExtraChange = "a cancelled iteration ends"
-    case beginsForTheCancelled = "a task that is cancelled before the first change has none"
     case watchesInvalidKeys = "a directory whose key is invalid cannot be watched"
 }
 
@@ -52,10 +51,6 @@ final class BrokenWatching: StreamingFileStoreWrapper {
                     count += 1
                     switch defect {
                     case .startsLate where count == 1: return .changed("f")
-                    case .beginsForTheCancelled where count == 1:
-                        if Task.isCancelled { break }
-                        _ = try await iterator.next()
-                        return .resync
                     case .needsTheRoot where count == 2: return nil
                     case .sharesChanges where isSecond && count == 2: return .resync
                     case .hasAnExtraChange where count == 2:

@@ -58,7 +58,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         case forgetsToWakeAfterSet, forgetsToWakeAfterRemove, forgetsToWakeAfterRemovingBatch,
             forgetsToWakeAfterRemoveAll
         case ignoresCancellation, keepsTheOldest, keepsTheNewest, keepsEverything
-        case splitsBatches, readsBeforeItSubscribes, beginsWithWhatItReadLate, reportsEarly, reportsOutsideOfTheLock
+        case splitsBatches, readsBeforeItSubscribes, reportsEarly, reportsOutsideOfTheLock
 
         /// The check that must fail.
         var check: String {
@@ -76,7 +76,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
             case .keepsTheOldest, .keepsTheNewest, .keepsEverything:
                 "beyond the limit of a key the first changes are kept, and the last one arrives"
             case .splitsBatches: "the changes of a batch are reported together"
-            case .readsBeforeItSubscribes, .beginsWithWhatItReadLate: "no write is missed while a consumer subscribes"
+            case .readsBeforeItSubscribes: "no write is missed while a consumer subscribes"
             case .reportsEarly, .reportsOutsideOfTheLock:
                 "beside four writers, changes are reported in the order of the writes, when they are visible"
             }
@@ -211,13 +211,6 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
             subscriber.begin(with: entry(name), of: name)
             passTime()
             subscribers.withLock { $0.append(WeakSubscriber(subscriber)) }
-        } else if defect == .beginsWithWhatItReadLate, case .key(let name, _) = scope {
-            subscriber = turn.withLock {
-                let subscriber = Subscriber(scope, defect)
-                subscribers.withLock { $0.append(WeakSubscriber(subscriber)) }
-                return subscriber
-            }
-            subscriber.begin(with: entry(name), of: name)
         } else {
             subscriber = turn.withLock {
                 if defect == .sharesSubscriptions, let other = other(of: scope) { return other }
@@ -284,8 +277,6 @@ private final class Subscriber: Sendable {
 
     func begin(with entry: KVEntry?, of name: String) {
         if defect == .beginsLate || defect == .omitsAbsence && entry == nil { return }
-        // In the place of the changes that were reported meanwhile.
-        if defect == .beginsWithWhatItReadLate { state.withLock { $0.sets = [] } }
         add([(name, entry)])
     }
 
