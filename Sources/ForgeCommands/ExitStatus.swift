@@ -121,12 +121,12 @@ extension CommandFailure {
 ///   - hint: Text that the error appends to the path.
 /// - Throws: ``CommandFailure`` if it does not exist, or the error of the lookup.
 func requireStore(_ kind: String, at url: URL, isDirectory: Bool = false, hint: String = "") throws {
-    guard try !storeExists(at: url, isDirectory: isDirectory) else { return }
+    guard try !itemExists(at: url, isDirectory: isDirectory) else { return }
     throw CommandFailure.noStore(kind, at: try POSIXPath(url), hint: hint)
 }
 
 /// Whether a file, or if required a directory, exists at `url`.
-func storeExists(at url: URL, isDirectory: Bool = false) throws -> Bool {
+func itemExists(at url: URL, isDirectory: Bool = false) throws -> Bool {
     do throws(FileSystemError) {
         let status = try SystemFileSystem().status(try POSIXPath(url))
         return !isDirectory || status.type == .directory

@@ -19,10 +19,10 @@ public struct ForgeCommand: AsyncParsableCommand {
 
             kv, file, copy and watch also take URLs of stores on servers, if this command was built with the \
             trait Etcd or S3 (swift build --traits Etcd,S3). etcd://host:2379/prefix is a key-value store in etcd, \
-            etcds:// the same over TLS; several servers of a cluster are separated by commas, and without a prefix it is \
-            `forge/`. ETCDCTL_USER and ETCDCTL_PASSWORD have the user, ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY paths of \
-            certificates. s3://bucket/prefix is a file store in S3: AWS_REGION has the region, AWS_ENDPOINT_URL another server \
-            than AWS, AWS_CA_BUNDLE the path of its certificates, FORGE_S3_ADDRESSING `path` or `host`; credentials come from \
+            etcds:// the same over TLS; several servers of a cluster are separated by commas, and the default prefix \
+            is `forge/`. ETCDCTL_USER and ETCDCTL_PASSWORD contain the user and the password, ETCDCTL_CACERT, ETCDCTL_CERT and \
+            ETCDCTL_KEY paths of certificates. s3://bucket/prefix is a file store in S3: AWS_REGION contains the region, \
+            AWS_ENDPOINT_URL a server other than AWS, AWS_CA_BUNDLE the path of its certificates, FORGE_S3_ADDRESSING `path` or `host`; credentials come from \
             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile in AWS_PROFILE, the container or the instance. A URL with \
             a user or password is refused. FORGE_DEADLINE is the time for a request with its repetitions, in seconds: 5 by \
             default for etcd, 60 for S3.
@@ -44,7 +44,7 @@ extension ForgeCommand {
     /// Runs the command given by the arguments and ends the process with its exit status.
     public static func runAndExit() async -> Never {
         do {
-            try requireNoClusters(of: CommandLine.arguments.dropFirst())
+            try refuseCombinedOptions(in: CommandLine.arguments.dropFirst())
             var command = try parseAsRoot()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
@@ -59,7 +59,7 @@ extension ForgeCommand {
 
     /// Throws for an argument of one hyphen and several letters, none of which is an option here. The parser would read
     /// `-height` as `-h` and others, and print the help.
-    static func requireNoClusters(of arguments: some Sequence<String>) throws(ValidationError) {
+    static func refuseCombinedOptions(in arguments: some Sequence<String>) throws(ValidationError) {
         for argument in arguments.prefix(while: { $0 != "--" }) {
             let bytes = Array(argument.utf8.prefix(3))
             guard bytes.count > 2, bytes[0] == UInt8(ascii: "-"), bytes[1] | 0x20 >= UInt8(ascii: "a"),

@@ -73,7 +73,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             try after.map { name throws(KVStoreError) in try names.key(of: name, .keys) + [0] }
             ?? names.start(of: prefix)
         var page = AsyncKVPage(names: [], hasMore: true)
-        // More than one request only if a whole page has keys that are not UTF-8.
+        // More than one request only if no key of a page is UTF-8.
         while page.hasMore, page.names.isEmpty {
             let request = EtcdRangeRequest(
                 key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),
@@ -99,7 +99,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             try after.map { name throws(KVStoreError) in try names.key(of: name, .keys) + [0] }
             ?? names.start(of: prefix)
         var page = AsyncKVEntryPage(entries: [], hasMore: true, revision: revision)
-        // More than one request only if a whole page has keys that are not UTF-8.
+        // More than one request only if no key of a page is UTF-8.
         while page.hasMore, page.entries.isEmpty {
             let request = EtcdRangeRequest(
                 key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),

@@ -40,7 +40,8 @@ public final class EtcdLease: Sendable {
     /// under it are absent, or will be without notice.
     public var isLost: Bool { state.withLock { $0.isLost || $0.end <= .now } }
 
-    /// Waits until the lease is lost. Other tasks can be stopped then.
+    /// Waits until the loss is noticed, to stop what depends on the lease. That is when the time to live ends or, if a
+    /// renewal is under way then, when that has failed: up to a third of the time to live after ``isLost`` is true.
     ///
     /// - Throws: `CancellationError` if the task is cancelled.
     public func lost() async throws {
@@ -77,18 +78,19 @@ public final class EtcdLease: Sendable {
         let task = Task { [weak self] in
             var renewed = start
             self?.state.withLock { $0.end = start + timeToLive }
-            while !Task.isCancelled {
-                do { try await Task.sleep(for: timeToLive / 3) } catch { return }
+            while true {
+                let end = renewed + timeToLive
+                do { try await Task.sleep(until: min(.now + timeToLive / 3, end)) } catch { return }
                 let now = ContinuousClock.now
+                guard now < end else { break }
                 let exists = await renew(id)
                 if exists == true {
                     renewed = now
                     self?.state.withLock { $0.end = now + timeToLive }
                 }
-                guard exists == false || ContinuousClock.now >= renewed + timeToLive else { continue }
-                self?.lose()
-                return
+                guard exists != false else { break }
             }
+            self?.lose()
         }
         keeping.withLock { $0 = task }
     }

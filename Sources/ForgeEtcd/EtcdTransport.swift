@@ -13,7 +13,8 @@ import Synchronization
 /// The connections to the servers of a cluster: endpoints, attempts, deadlines and tokens.
 final class EtcdTransport: Sendable {
     struct State {
-        var endpoint = 0
+        /// How often the endpoint was changed.
+        var endpointChanges = 0
         var token: String?
         var requests: UInt64 = 0
         var isClosed = false
@@ -159,14 +160,14 @@ final class EtcdTransport: Sendable {
     /// The endpoint in use.
     private var endpoint: String {
         let endpoints = configuration.endpoints
-        return endpoints[state.withLock { $0.endpoint } % endpoints.count]
+        return endpoints[state.withLock { $0.endpointChanges } % endpoints.count]
     }
 
     /// Goes on to the next endpoint, unless another call already has.
     private func leave(_ endpoint: String) {
         let endpoints = configuration.endpoints
         state.withLock { state in
-            if endpoints[state.endpoint % endpoints.count] == endpoint { state.endpoint += 1 }
+            if endpoints[state.endpointChanges % endpoints.count] == endpoint { state.endpointChanges += 1 }
         }
     }
 

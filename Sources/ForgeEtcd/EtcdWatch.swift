@@ -114,7 +114,7 @@ private struct EtcdWatch {
                 }
                 // A token that has expired is refused like missing rights: log in once before reporting it.
                 let mayRecover = error.code == .refused && refusals < 2 && transport.configuration.credentials != nil
-                // A connection that was open and has ended has no endpoint.
+                // The error of a connection that was open and has ended names no endpoint.
                 let isInterruption = error.code == .unavailable(.server) && error.endpoint == nil
                 if !mayRecover, !isInterruption {
                     results.yield(.failure(error))
@@ -216,7 +216,8 @@ struct EtcdWatchState: Sendable {
 
     private let names: EtcdNames
 
-    /// Whether the server reports every event from a revision, and notices after the events that they cover.
+    /// Whether the server reports every event from a revision, and sends notices of progress only after the events that
+    /// they cover.
     let replays: Bool
     private var needsResync: Bool
 

@@ -3,14 +3,14 @@ package import Foundation
 import SystemPackage
 
 // Memory safety: The memory of a mapping is valid until `deinit` unmaps it, and every access is compared with its
-// bounds first. A page that the file has lost is replaced by zeros and does not fault.
+// bounds first. A page that the file has lost is replaced by zeros, and the process goes on.
 
-/// A memory-mapped part of a file: a store is visible in the file at once, to every process (`mmap(2)`).
+/// A memory-mapped part of a file: a write through it is visible in the file at once, to every process (`mmap(2)`).
 ///
 /// ``POSIXFileSystem/map(_:at:count:)`` maps it shared, for reading and writing. It outlives its descriptor and the
 /// file's name; the file is deleted with the last of its names, descriptors and mappings. `deinit` unmaps it.
 ///
-/// A store
+/// A write through the mapping
 /// - survives the death of the process once `store` has returned;
 /// - survives a power cut only once ``writeBack()`` **and then** ``POSIXFileSystem/synchronize(_:_:)`` of a descriptor
 ///   of the file have returned. Until then, each block on the device may have its content after any of its stores, one
@@ -202,8 +202,8 @@ public protocol MappedMemory: AnyObject, Sendable {
 /// The content of a file of the operating system, mapped into memory; stores change a copy of the page, not the file
 /// (`mmap(2)` with `MAP_PRIVATE`).
 ///
-/// An access beyond the end of a file that was truncated does not fault but finds zeros, as in a ``FileMapping``.
-/// `deinit` unmaps it.
+/// An access beyond the end of a file that was truncated finds zeros instead of ending the process, as in a
+/// ``FileMapping``. `deinit` unmaps it.
 @safe
 package final class PrivateMapping: Sendable {
     // Constant, and the C functions that take it may be called from any thread.

@@ -356,3 +356,15 @@ extension [UInt8] {
         self[offset..<offset + Number.bitWidth / 8].reversed().reduce(0) { $0 << 8 | Number(truncatingIfNeeded: $1) }
     }
 }
+
+/// The identity of a directory, valid only while the directory exists or is open: file systems reuse the inode numbers
+/// of removed directories.
+package struct DirectoryIdentity: Hashable, Sendable {
+    var inode: UInt64
+    var device: UInt64
+
+    package init(_ status: FileStatus) {
+        inode = status.inode
+        device = status.device
+    }
+}

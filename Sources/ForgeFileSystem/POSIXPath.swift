@@ -77,7 +77,7 @@ public struct POSIXPath: Hashable, Sendable {
         }
     }
 
-    /// This path followed by one slash and `component`.
+    /// This path, a slash unless it is empty or ends in one, and `component`.
     public func appending(_ component: POSIXPath) -> POSIXPath {
         var joined = [UInt8]()
         joined.reserveCapacity(terminated.count + component.terminated.count)
@@ -174,7 +174,7 @@ extension POSIXPath {
     /// Foundation's own conversions keep `%00` as text and turn bytes that are not UTF-8 into an empty path, so the
     /// decoding is done here (RFC 3986 section 2.1, RFC 8089).
     ///
-    /// - Throws: ``FileSystemError`` with `EINVAL` for another scheme, a host other than this one, an escaped slash, a
+    /// - Throws: ``FileSystemError`` with `EINVAL` for another scheme, a host other than `localhost`, an escaped slash, a
     ///   NUL, or an invalid escape.
     public init(_ url: URL) throws(FileSystemError) {
         let absolute = url.absoluteURL

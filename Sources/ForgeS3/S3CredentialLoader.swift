@@ -54,10 +54,12 @@ struct S3CredentialLoader: Sendable {
     static func credentials(in variables: [String: String]) throws(S3Error) -> S3Credentials {
         let (id, secret) = (variables["AWS_ACCESS_KEY_ID"] ?? "", variables["AWS_SECRET_ACCESS_KEY"] ?? "")
         guard !id.isEmpty || !secret.isEmpty else {
-            throw S3Error(.noCredentials, detail: "the environment has none")
+            throw S3Error(.noCredentials, detail: "the environment has no AWS_ACCESS_KEY_ID")
         }
         guard !id.isEmpty, !secret.isEmpty else {
-            throw S3Error(.credentialsUnavailable, detail: "the environment has only half of the keys")
+            throw S3Error(
+                .credentialsUnavailable,
+                detail: "the environment has only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
         }
         let token = variables["AWS_SESSION_TOKEN"].flatMap { $0.isEmpty ? nil : $0 }
         return S3Credentials(accessKeyID: id, secretAccessKey: secret, sessionToken: token)
@@ -134,7 +136,7 @@ struct S3CredentialLoader: Sendable {
         let expiration = S3Date.listed(answer.Expiration)
         // Credentials whose end is not understood would be used for ever.
         guard answer.Expiration == nil || expiration != nil else {
-            throw S3Error(.credentialsUnavailable, detail: "the end of the credentials is not a time")
+            throw S3Error(.credentialsUnavailable, detail: "the expiration of the credentials is not a time")
         }
         return S3Credentials(
             accessKeyID: answer.AccessKeyId, secretAccessKey: answer.SecretAccessKey, sessionToken: answer.Token,
@@ -222,7 +224,7 @@ final class S3CredentialCache: Sendable {
         case renewal(Task<S3Credentials, any Error>, known: S3Credentials?)
     }
 
-    /// Credentials that have not expired.
+    /// The credentials for a request, renewed if they are due.
     ///
     /// - Throws: ``S3Error``, or `CancellationError`.
     func current() async throws -> S3Credentials {
@@ -231,7 +233,7 @@ final class S3CredentialCache: Sendable {
             let rest = state.known.map { self.rest(of: $0, at: now) } ?? 0
             if let known = state.known, rest > Self.refreshMargin { return .done(.success(known)) }
             if let pause = state.pause, isLasting(pause, at: now) {
-                // Whether new credentials that have expired by the local clock are valid, the server decides.
+                // The server decides whether new credentials that have expired by the local clock are valid.
                 if let known = state.known, rest > 0 || pause.cause == nil { return .done(.success(known)) }
                 if let cause = pause.cause { return .done(.failure(cause)) }
             }

@@ -141,8 +141,8 @@ public final class S3FileWriter: FileWriting {
 extension S3FileStore {
     /// Creates a file that is written in parts and appears at `key` when it is committed.
     ///
-    /// Memory use is constant; the content is collected in a temporary file first. A writer that is cancelled or
-    /// released leaves nothing.
+    /// At most the size of one part is kept in memory; longer content is collected in a temporary file before the upload.
+    /// A writer that is cancelled or released leaves nothing.
     ///
     /// - Parameters:
     ///   - key: The key of the file.

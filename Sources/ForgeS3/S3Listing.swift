@@ -49,15 +49,15 @@ extension S3FileStore {
         try await forEachPage(S3ListRequest(prefix: prefix, isFlat: recursive), .list, directory) { page in
             isEmpty = isEmpty && page.isEmpty
             for entry in page.entries {
-                // A marker is the directory that its key names.
+                // An empty object whose name ends with a slash stands for the directory that it names.
                 let marked = entry.object.droppingByteSuffix("/")
                 guard let key = place.key(ofObject: marked ?? entry.object) else { continue }
-                let isMarker = marked != nil
-                for parent in Self.parents(of: key) + (isMarker ? [key] : [])
+                let isDirectoryObject = marked != nil
+                for parent in Self.parents(of: key) + (isDirectoryObject ? [key] : [])
                 where parent.utf8.count > directory.utf8.count && directories.insert(Array(parent.utf8)).inserted {
                     found.append(.directory(parent))
                 }
-                guard !isMarker else { continue }
+                guard !isDirectoryObject else { continue }
                 found.append(StoredFile(key: key, sizeInBytes: entry.sizeInBytes, modified: entry.modified))
             }
             for name in page.directories {
@@ -122,7 +122,7 @@ extension S3FileStore {
         directory.isEmpty ? place.prefix : try place.object(directory, operation) + "/"
     }
 
-    /// The code for a missing directory: `.notDirectory` if the key is a file or below one, otherwise `.notFound`.
+    /// The error for a missing directory: `.notDirectory` if the key is a file or below one, otherwise `.notFound`.
     func noDirectory(_ key: String, _ operation: FileStoreError.Operation) async throws -> FileStoreError {
         let isFile = try await areFiles(Self.parents(of: key) + [key], operation, key)
         return FileStoreError(isFile ? .notDirectory : .notFound, operation, key: key)

@@ -27,8 +27,8 @@ extension StoreScope {
 
     /// Whether a name in the open directory is that of a file of a store, or reserved for one.
     ///
-    /// Where no store has marked the directory, a log, vault or key is known by its content, and other files of a
-    /// key-value store by their names beside a log.
+    /// Where no store has marked the directory, a log, a vault or its key file is recognised by its content, and
+    /// other files of a key-value store by their names beside a log.
     package func isStoreFile(
         _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> Bool {
@@ -58,8 +58,8 @@ extension StoreScope {
 }
 
 extension POSIXFileSystem {
-    /// The kind of store whose file a file in an open directory is, wherever the directory is; nil if the content alone
-    /// does not say so, and if there is no such file.
+    /// The kind of store to which a file belongs by its content alone, wherever its directory is; nil if the content does
+    /// not say so, or there is no such file.
     package func kindByContent(
         of name: POSIXPath, at directory: Descriptor
     ) throws(FileSystemError) -> StoreKind? {

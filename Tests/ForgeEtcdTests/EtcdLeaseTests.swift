@@ -5,6 +5,7 @@ import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import Testing
 @testable import ForgeEtcd
 
@@ -61,6 +62,21 @@ struct EtcdLeaseTests {
         try await lease.lost()
         #expect(ContinuousClock.now - start >= .seconds(2))
         #expect(ContinuousClock.now - start < .seconds(20))
+    }
+
+    @Test("the loss is noticed when the time ends, not when the next renewal is due")
+    func end() async throws {
+        let renewals = Mutex(0)
+        let lease = EtcdLease(id: 1, timeToLive: .milliseconds(900))
+        lease.keep(since: .now) { _ in
+            renewals.withLock { $0 += 1 }
+            try? await Task.sleep(for: .milliseconds(100))
+            return nil
+        }
+        try await lease.lost()
+        // After 300 and 700 ms; the next one would be due after 1,100.
+        #expect(renewals.withLock { $0 } <= 2)
+        #expect(lease.isLost)
     }
 
     @Test("waiting for the loss of a lease ends with the task")

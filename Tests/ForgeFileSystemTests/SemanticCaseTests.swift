@@ -67,7 +67,7 @@ struct SemanticCase {
         .init(
             14, "`sd/` with O_NOFOLLOW|O_DIRECTORY",
             "succeeds: the trailing slash follows the link (cause of CVE-2026-39822)",
-            "a slash after a link follows it even so"),
+            "a slash after a link follows it even if the call forbids that"),
         .init(15, "`sd` with O_NOFOLLOW|O_DIRECTORY", "ENOTDIR", "a link that is not followed is not a directory"),
         .init(16, "O_DIRECTORY on file", "ENOTDIR", "a file is not opened as a directory"),
         .init(17, "symlink loop", "ELOOP", "a symbolic link loop is refused"),
@@ -87,7 +87,8 @@ struct SemanticCase {
             24, "86 three-byte characters", "ENAMETOOLONG",
             "the name limit counts bytes: 86 three-byte characters are refused"),
         .init(25, "path of 4095 bytes", "ok (Darwin 1023)", "a path may be as long as the system allows"),
-        .init(26, "path of 4096 bytes", "ENAMETOOLONG (Darwin 1024)", "a path may not be one byte longer"),
+        .init(
+            26, "path of 4096 bytes", "ENAMETOOLONG (Darwin 1024)", "a path one byte longer than the limit is refused"),
         .init(
             27, "NUL inside a path", "reject EINVAL before any syscall (C would truncate)",
             "a path with a NUL inside cannot be opened",
@@ -152,12 +153,14 @@ struct SemanticCase {
             67, "link to a symlink", "links the link itself (Linux)",
             "a hard link to a symbolic link is a second name of the link itself"),
         .init(68, "symlink on existing name", "EEXIST", "a symbolic link does not replace an existing file"),
-        .init(69, "symlink with empty target", "ENOENT", "a symbolic link is not empty"),
-        .init(70, "readlink on file", "EINVAL", "a file has no target"),
+        .init(69, "symlink with empty target", "ENOENT", "a symbolic link with an empty target is not created"),
+        .init(70, "readlink on file", "EINVAL", "a file that is no link has no target"),
         .init(
             71, "symlink target of 4095 bytes", "ok, stored verbatim (XFS ENAMETOOLONG)",
             "a target of the maximum path length is kept byte for byte"),
-        .init(72, "symlink target of 4096 bytes", "ENAMETOOLONG", "a target may not be one byte longer"),
+        .init(
+            72, "symlink target of 4096 bytes", "ENAMETOOLONG",
+            "a link's target one byte longer than the longest path is refused"),
         .init(
             73, "`sl/../mark`, sl→far/in", "resolves to far/mark (never lexical)",
             "`..` after a link is the parent of the link's target"),

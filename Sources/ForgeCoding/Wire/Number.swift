@@ -21,7 +21,8 @@ enum Number {
         }
     }
 
-    /// The double of the same value; of a decimal the nearest, and of an integer also the one that is printed as it.
+    /// The double of the same value; of a decimal the nearest, and of an integer also the one whose shortest text is that
+    /// integer.
     var double: Double? {
         switch self {
         case .integer(let isNegative, let argument): Self.double(isNegative, argument)

@@ -121,7 +121,7 @@ struct LocalFilePlace: FilePlace {
 
     /// The directory; nil if it does not exist.
     private func root() throws -> ConfinedDirectory? {
-        guard try storeExists(at: URL(target.root), isDirectory: true) else { return nil }
+        guard try itemExists(at: URL(target.root), isDirectory: true) else { return nil }
         return try ConfinedDirectory(target.root)
     }
 

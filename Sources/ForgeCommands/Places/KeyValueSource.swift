@@ -303,8 +303,7 @@ struct LineReader {
 
     /// - Parameters:
     ///   - descriptor: The input.
-    ///   - limit: The maximum length of a line in bytes; that of a value is enough for the longest one in base64 and its
-    ///     key.
+    ///   - limit: The maximum length of a line in bytes; by default enough for a value of 256 MiB in base64 and its key.
     init(_ descriptor: FileDescriptor, limit: Int = 512 << 20) {
         self.descriptor = descriptor
         self.limit = limit

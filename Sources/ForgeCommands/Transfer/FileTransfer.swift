@@ -236,7 +236,7 @@ struct FileTransfer {
     /// Calls `body` with each extraneous file that is deleted, without a reason; and with a reason, with each that is
     /// kept, and once with the root of each store or backup that is.
     private func forEachExtraneous(_ body: (POSIXPath, _ reasonToKeep: String?) -> Void) throws {
-        guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
+        guard try itemExists(at: arguments.destination.url, isDirectory: true) else { return }
         var walk = StoreWalk(try ConfinedDirectory(target.root), except: sourceIdentity)
         // The last directory, and the backup that it belongs to.
         var last: (directory: POSIXPath, backup: POSIXPath?)?

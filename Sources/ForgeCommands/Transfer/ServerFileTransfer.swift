@@ -144,7 +144,7 @@ struct ServerFileTransfer {
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ key: String) throws {
         guard error.concernsOneFile else { throw error }
-        // In a directory that is the destination, a name that is taken is a failure, and no removal from the source.
+        // A `FileSystemError` comes from the destination, for example because a file has the name of a directory.
         guard error is FileSystemError || !Self.isDisappearance(error) else { return try log.record(.removed, key) }
         try log.record(.fail, key, reason: "\(error)")
     }
@@ -153,7 +153,6 @@ struct ServerFileTransfer {
         switch error {
         case let error as SourceFailure: error.error.errno.isDisappearance
         case let error as FileStoreError: error.code == .notFound
-        case let error as FileSystemError: error.errno.isDisappearance
         default: false
         }
     }

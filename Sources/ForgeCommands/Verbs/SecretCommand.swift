@@ -107,12 +107,12 @@ struct VaultArguments: ParsableArguments {
     /// Opens the vault with a key that is durable, creating the key file if it is missing.
     func openForWriting() throws -> VaultCrypt {
         try requireKnownStore(at: POSIXPath(URL(POSIXPath(path))), path)
-        if try !storeExists(at: keyFileURL) { try requireKnownStore(at: POSIXPath(keyFileURL), keyFile) }
+        if try !itemExists(at: keyFileURL) { try requireKnownStore(at: POSIXPath(keyFileURL), keyFile) }
         return try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
 
     /// Whether the vault exists.
-    func exists() throws -> Bool { try storeExists(at: URL(POSIXPath(path))) }
+    func exists() throws -> Bool { try itemExists(at: URL(POSIXPath(path))) }
 
     /// Throws unless vault and key file exist, so that a mistyped path creates neither.
     ///

@@ -163,7 +163,7 @@ public final class VaultCrypt: CryptStoring {
             try withLock(.deleteAll) { (_, directory) throws(CryptError) in
                 do throws(CryptError) {
                     guard let snapshot = try current(), snapshot.image.count > 0 else { return try synchronizeName() }
-                    // Restarting at 0 is safe: the id is new.
+                    // An overflow to 0 is safe: the id, and so the keys of entries, are new.
                     try write(VaultImage(key: key, generation: snapshot.image.generation &+ 1), at: directory)
                 } catch let error where error.code.isUnreadableVault {
                     do throws(FileSystemError) {

@@ -104,7 +104,7 @@ struct VaultHeader: Sendable {
     }
 
     /// Whether the header of `file`, from which this value was parsed, was written under these keys.
-    func isSealed(_ file: ArraySlice<UInt8>, under subkeys: VaultSubkeys) -> Bool {
+    func isAuthentic(_ file: ArraySlice<UInt8>, under subkeys: VaultSubkeys) -> Bool {
         let header = file.prefix(Self.checksumOffset)
         return HMAC<SHA256>.isValidAuthenticationCode(
             header.suffix(Self.checksumOffset - Self.keyCheckOffset),
@@ -215,13 +215,13 @@ struct SealedEntry: Sendable {
             defer { opened.resetBytes(in: opened.startIndex..<opened.endIndex) }
             return [UInt8](opened)
         } catch {
-            throw VaultFailure(.tampered, "an entry does not open")
+            throw VaultFailure(.tampered, "an entry cannot be decrypted")
         }
     }
 }
 
 extension CryptAccessibility {
-    /// The number of the class in a vault, which must never change.
+    /// The number of the accessibility in a vault file, which must never change.
     fileprivate var vaultCode: UInt8 {
         switch self {
         case .whenUnlocked: 1

@@ -34,7 +34,7 @@ struct VaultImage: Sendable {
         let header = try VaultHeader(file[...], fileLength: file.count)
         subkeys = VaultSubkeys(key, vaultID: header.vaultID)
         let covered = file.dropLast(VaultSubkeys.macLength)
-        guard header.isSealed(file[...], under: subkeys) else {
+        guard header.isAuthentic(file[...], under: subkeys) else {
             let entries = covered.dropFirst(VaultHeader.length)
             guard Self.firstEntryOpens(entries, vaultID: header.vaultID, under: subkeys) else {
                 throw VaultFailure(.wrongKey)

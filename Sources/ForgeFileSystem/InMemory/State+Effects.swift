@@ -76,8 +76,8 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Updates the access time as Linux does by default (`relatime`): only if the last one is not newer than the content
-    /// and the attributes. The update of one that is older than a day is not simulated.
+    /// Updates the access time as Linux does by default (`relatime`): only if it is not newer than the last change of the
+    /// content, or not newer than that of the attributes. The update of one that is older than a day is not simulated.
     mutating func noteAccess(_ index: Int) {
         let accessed = inodes[index].accessed
         guard accessed <= inodes[index].modified || accessed <= inodes[index].changed, !isReadOnly(index) else {

@@ -65,7 +65,7 @@ extension InMemoryFileSystem.State {
     }
 
     /// Resolves a path whose last name must not exist, in a directory where it may be created (`filename_create` of
-    /// Linux); `check` runs before the permission check.
+    /// Linux); `checkMore` runs before the permission check.
     private mutating func walkToNewName(
         _ path: POSIXPath, at directory: Descriptor, isDirectory: Bool,
         _ checkMore: (borrowing Self, Walk) throws(Errno) -> Void = { (_, _) throws(Errno) in }

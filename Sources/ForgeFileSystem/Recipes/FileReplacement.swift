@@ -133,7 +133,8 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Descriptor {
         try retryingInterrupts { () throws(FileSystemError) in
             try open(
-                name, at: directory, mode, options: [.create, .exclusiveCreate, .noFollow], permissions: permissions)
+                name, at: directory, mode, options: [.create, .exclusiveCreate, .noFollow], permissions: permissions,
+                resolution: [])
         }
     }
 

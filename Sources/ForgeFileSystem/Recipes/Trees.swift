@@ -160,12 +160,12 @@ extension POSIXFileSystem {
     package func removeContents(of name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         var current = try openForWalk(name, at: directory)
         do throws(FileSystemError) {
-            var levels: [Level] = [try level(of: current, name: name)]
+            var levels: [Level] = [try unlinkFiles(of: current, name: name)]
             while let level = levels.last {
                 if let child = level.pending.last {
                     levels[levels.count - 1].pending.removeLast()
                     try move(&current, to: openForWalk(child, at: current))
-                    levels.append(try self.level(of: current, name: child))
+                    levels.append(try self.unlinkFiles(of: current, name: child))
                     continue
                 }
                 levels.removeLast()
@@ -194,8 +194,8 @@ extension POSIXFileSystem {
         try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
     }
 
-    /// Removes all entries of an open directory except directories, and returns those.
-    private func level(of directory: Descriptor, name: POSIXPath) throws(FileSystemError) -> Level {
+    /// Removes all entries of an open directory except directories; returns the level with those.
+    private func unlinkFiles(of directory: Descriptor, name: POSIXPath) throws(FileSystemError) -> Level {
         let status = try status(of: .descriptor(directory))
         var pending: [POSIXPath] = []
         for entry in try entries(of: directory) {

@@ -5,7 +5,7 @@ import SystemPackage
 /// the tree.
 ///
 /// Links on the path of the directory itself are followed once, when the object is created; the object then keeps that
-/// directory. If the path had no link, each call opens the directory that is at the path at that time, and throws
+/// directory. If the path had no link, and the system can refuse links, each call opens the directory that is at the path at that time, and throws
 /// `ELOOP` if that leads through a link to another directory.
 package final class ConfinedDirectory: Sendable {
     /// The file system of the directory.
@@ -38,7 +38,7 @@ package final class ConfinedDirectory: Sendable {
         }
     }
 
-    /// The directory at the path now, or the held one if its path contained a link.
+    /// The directory at the path now; the held one if the path contained a link, or if the system cannot refuse links.
     private func current() throws(FileSystemError) -> OpenDirectory {
         let held = self.held.withLock { $0 }
         guard isReopened else { return held }
@@ -113,17 +113,5 @@ extension Errno {
     /// Whether restricted path resolution is unavailable: an old kernel, or a sandbox that refuses the call.
     fileprivate var isMissingResolution: Bool {
         self == .noFunction || self == .notPermitted || self == .notSupported
-    }
-}
-
-/// The identity of a directory, valid only while the directory exists or is open: file systems reuse the inode numbers
-/// of removed directories.
-package struct DirectoryIdentity: Hashable, Sendable {
-    var inode: UInt64
-    var device: UInt64
-
-    package init(_ status: FileStatus) {
-        inode = status.inode
-        device = status.device
     }
 }

@@ -62,7 +62,8 @@ struct OwnFiles {
     ///   - prefix: Its path; nil for the root of the store.
     ///   - kept: Names in the directory that are kept.
     ///   - didFail: Called with the error of an entry that cannot be removed; returns to go on with the others.
-    ///   - didStay: Called for each directory that is kept, the highest last.
+    ///   - didStay: Called for the root, and for each directory that is kept although its files were removed, the highest
+    ///     last; not for the roots of other stores.
     /// - Returns: Whether the directory is empty afterwards.
     /// - Throws: The error of the listing, or of a closure.
     func removeContents(
@@ -130,7 +131,8 @@ struct OwnFiles {
         }
     }
 
-    /// Removes a tree that was renamed for deletion; false if it contains another program's files, which are kept.
+    /// Removes a tree that was renamed for deletion; false if it contains another program's files, which are kept, or if
+    /// files were added during each of 64 attempts.
     func removeTree(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
         // A save that has the directory open may add its file during the removal.
         for _ in 0..<64 {

@@ -19,7 +19,7 @@ func sysOpenRestricted(
     }
 }
 
-/// A look at the times of a file has no effect here.
+/// Reads the times too: that has no side effect on Darwin, unlike on Linux (``BriefFileStatus``).
 func sysBriefStatus(_ descriptor: CInt, _ status: inout BriefFileStatus) -> CInt {
     var full = sysEmptyStatus()
     let result = sysStatus(descriptor, &full)
@@ -36,7 +36,7 @@ func sysBriefStatus(
     return result
 }
 
-/// Directories cannot be mounted elsewhere: a mount point is on another device.
+/// There are no bind mounts: a mount point always has another device number.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool { false }
 
 /// There is no such call.

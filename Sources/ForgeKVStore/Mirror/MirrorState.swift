@@ -62,8 +62,8 @@ struct MirrorState: Sendable {
     /// Whether the next connection begins with a list.
     private(set) var needsList = true
 
-    /// Whether nothing has been delivered since the mirror was created.
-    private var isFirst = true
+    /// Whether the remote store has neither answered a question nor delivered anything since the mirror was created.
+    private var hasHeardNothing = true
 
     /// How often in a row the stream did not deliver changes that the remote store had.
     private var missedCount = 0
@@ -214,7 +214,7 @@ extension MirrorState {
             isCaughtUp = false
             return requestList()
         }
-        isFirst = false
+        hasHeardNothing = false
         aim(at: present, question.asked)
     }
 
@@ -262,10 +262,10 @@ extension MirrorState {
 
     /// The stream needs a list; returns whether it is to be delayed.
     ///
-    /// The first list of a process is not delayed. Later ones are: their cause often affects a whole fleet at once.
+    /// The first list of a mirror is not delayed. Later ones are: their cause often affects a whole fleet at once.
     mutating func willList() -> Bool {
         phase = .listing
-        return !isFirst
+        return !hasHeardNothing
     }
 
     /// A list was applied.
@@ -273,7 +273,7 @@ extension MirrorState {
         self.position = position
         listed = position.revision
         (target, failure, missedCount) = (nil, nil, 0)
-        (needsList, isFirst, isCaughtUp, hasProgressed) = (false, false, true, true)
+        (needsList, hasHeardNothing, isCaughtUp, hasProgressed) = (false, false, true, true)
         (provenAt, askedAt, heardAt) = (asked, asked, .now)
         phase = .following
     }
@@ -291,7 +291,7 @@ extension MirrorState {
     /// Changes were applied, or a notice arrived, up to a position.
     mutating func didReceive(_ changeCount: Int, upTo new: Position) {
         heardAt = .now
-        (failure, isFirst) = (nil, false)
+        (failure, hasHeardNothing) = (nil, false)
         if changeCount > 0 || new != position { hasProgressed = true }
         if new != position { missedCount = 0 }
         position = new

@@ -59,7 +59,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     /// Grows while the system refuses to order readers: the writer then retries less often.
     private var batches = 1
 
-    /// How much may wait for a reader that does not leave its section; after that the writer waits too.
+    /// How much may wait for a reader that does not leave its section; after that the writer spins until it has left.
     private static let limit = 64 << 20
 
     private let pool: EntryPool

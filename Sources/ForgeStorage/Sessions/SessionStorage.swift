@@ -215,8 +215,8 @@ public enum SessionStorageError: Error {
     /// The user was not removed.
     case cantClear(any Error)
 
-    /// The user was stored or removed, but a power cut may undo it, or it is unknown whether and when that happens:
-    /// load the user before deciding. The error of the store tells which.
+    /// Either the user was stored or removed, but a power cut may undo it; or it is unknown whether it was, or still will
+    /// be: load the user before deciding. The error of the store tells which.
     case unknownOutcome(any Error)
 }
 
@@ -227,7 +227,7 @@ extension SessionStorageError: CustomStringConvertible {
         case .unavailable(let error): "cannot load the user: \(error)"
         case .cantSave(let error): "cannot save the user: \(error)"
         case .cantClear(let error): "cannot clear the user: \(error)"
-        case .unknownOutcome(let error): "perhaps stored or removed the user: \(error)"
+        case .unknownOutcome(let error): "the user may or may not have been stored or removed: \(error)"
         }
     }
 }

@@ -46,7 +46,7 @@ extension ConformanceChecks {
         refuses("a link is not followed if the call forbids it", .tooManySymbolicLinkLevels) {
             try $0.open("sf", .readOnly, [.noFollow])
         },
-        holds("a slash after a link follows it even so") { tree in
+        holds("a slash after a link follows it even if the call forbids that") { tree in
             try tree.opening(tree("sd/"), .readOnly, [.noFollow, .directory]) { descriptor in
                 let opened = try tree.fileSystem.status(of: .descriptor(descriptor))
                 try expectEqual(opened.inode, try tree.status("d").inode, "what was opened")
@@ -89,10 +89,10 @@ extension ConformanceChecks {
         holds("a path may be as long as the system allows") { tree in
             _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1023 : 4095, tree))
         },
-        refuses("a path may not be one byte longer", .fileNameTooLong) { tree in
+        refuses("a path one byte longer than the limit is refused", .fileNameTooLong) { tree in
             _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1024 : 4096, tree))
         },
-        refuses("the new path of a rename or a link may not be longer either", .fileNameTooLong) { tree in
+        refuses("a new path of a rename or link one byte longer than the limit is refused", .fileNameTooLong) { tree in
             let path = pathOfLength(tree.isDarwin ? 1024 : 4096, tree)
             try tree.expectErrno(.fileNameTooLong, "link(d/../f, to: \(path.count) bytes)") {
                 try tree.fileSystem.link(tree("d/../f"), to: path)

@@ -63,11 +63,11 @@ public final class FaultingFileSystem: POSIXFileSystem {
 
     // MARK: Crashing
 
-    /// Whether the process has crashed.
+    /// Whether the simulated process was killed.
     public var isCrashed: Bool { state.withLock { $0.isCrashed } }
 
-    /// Crashes the process as `kill -9` does: its files are closed, and every later call throws `EIO` with an
-    /// underlying ``ProcessCrashed``.
+    /// Kills the simulated process, as `kill -9` does; nothing that was written is lost, as by a power cut. Its files are
+    /// closed, and every later call throws `EIO` with an underlying ``ProcessCrashed``.
     public func crash() {
         state.withLock { crash(&$0) }
     }

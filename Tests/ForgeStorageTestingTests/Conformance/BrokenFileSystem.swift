@@ -48,7 +48,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case findsDataBehindTheEnd = "there is no data at the end of a file, or behind it"
         case endsAnEmptyFIFO = "a FIFO whose data was read to the last byte has not ended while a writer has it open"
         case synchronizesFIFOs = "a FIFO cannot be synchronised"
-        case cutsNewPaths = "the new path of a rename or a link may not be longer either"
+        case cutsNewPaths = "a new path of a rename or link one byte longer than the limit is refused"
         case unlinksLongPaths = "every call refuses an empty path, and one that is too long"
         case readsFIFOs = "a FIFO has no extended attributes, even for a user who may only write to it"
         case makesFilesPrivate =

@@ -66,7 +66,7 @@ struct ConformanceSuiteTests {
         // Held to the limits of another system.
         subject.profile = .darwin
         let check = try #require(
-            ConformanceChecks.fileSystem.first { $0.description == "a path may not be one byte longer" })
+            ConformanceChecks.fileSystem.first { $0.description == "a path one byte longer than the limit is refused" })
         let report = await ConformanceSuite("paths", [check]).run(on: "Linux") { [subject] in subject }
         let text = try #require(report.violations.first).description
         #expect(text.contains("the call: expected ENAMETOOLONG, but nothing was thrown"), "\(text)")
