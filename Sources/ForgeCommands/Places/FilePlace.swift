@@ -280,9 +280,9 @@ extension DiskFileStore: CommandFileStore {
                 case .skipped(let reason), .failed(let reason): try unlisted(path.shown, reason)
                 }
             } catch let error as FileSystemError {
+                let path = error.path.map(parent.appending)
                 // The listing shows a directory that cannot be read.
-                guard let path = error.path, !parent.appending(path).isKey else { continue }
-                try unlisted(parent.appending(path).shown, "\(error)")
+                if path?.isKey != true { try unlisted((path ?? parent).shown, "\(error)") }
             }
         }
     }

@@ -137,7 +137,9 @@ package final class StoreDirectory: Sendable {
         do throws(FileSystemError) {
             try body()
         } catch {
-            throw FileSystemError(error.operation, error.errno, path: error.path.map(path.appending) ?? path)
+            var named = error
+            named.path = error.path.map(path.appending) ?? path
+            throw named
         }
     }
 
