@@ -1,4 +1,4 @@
-import ForgeFileSystem
+package import ForgeFileSystem
 import SystemPackage
 
 /// The files beside a log that contain unreadable data, byte for byte.
@@ -192,7 +192,7 @@ extension Quarantine {
 
 /// The temporary names a store writes to before it renames the file into place. A store may remove these after a crash,
 /// and no other file.
-enum LogTemporaryFile {
+package enum LogTemporaryFile {
     static let newLog: POSIXPath = "#log-new"
     static let newQuarantine: POSIXPath = "#quarantine-new"
 
@@ -205,7 +205,7 @@ enum LogTemporaryFile {
     }
 
     /// Whether a file of this name is temporary.
-    static func contains(_ name: POSIXPath) -> Bool {
+    package static func contains(_ name: POSIXPath) -> Bool {
         name == newLog || name == newQuarantine || name.bytes.starts(with: newLogOfProcess.utf8)
     }
 

@@ -1,4 +1,5 @@
 public import ForgeFileSystem
+import ForgeKVStore
 public import SystemPackage
 
 /// A fault: the affected calls, their occurrence, and the effect.
@@ -272,10 +273,10 @@ struct FaultCall: Sendable {
 extension POSIXPath {
     /// Whether the last component is the temporary name of a file that a store writes.
     fileprivate var isTemporaryFileOfStore: Bool {
-        let name = splitLast().name.bytes
+        let name = splitLast().name
         // The temporary name of a marker is that of no other file.
-        return ["#tmp-", "#log-new", "#quarantine-new"].contains { name.starts(with: $0.utf8) }
-            && !name.starts(with: "#tmp-store-".utf8)
+        guard !StoreKind.allCases.contains(where: { StoreMarker.temporaryName(of: $0) == name }) else { return false }
+        return name.bytes.starts(with: Self.temporaryPrefix.utf8) || LogTemporaryFile.contains(name)
     }
 }
 
