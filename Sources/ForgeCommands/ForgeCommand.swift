@@ -22,10 +22,10 @@ public struct ForgeCommand: AsyncParsableCommand {
             etcds:// the same over TLS; several servers of a cluster are separated by commas, and the default prefix \
             is `forge/`. ETCDCTL_USER and ETCDCTL_PASSWORD contain the user and the password, ETCDCTL_CACERT, ETCDCTL_CERT and \
             ETCDCTL_KEY paths of certificates. s3://bucket/prefix is a file store in S3: AWS_REGION contains the region, \
-            AWS_ENDPOINT_URL a server other than AWS, AWS_CA_BUNDLE the path of its certificates, FORGE_S3_ADDRESSING `path` or `host`; credentials come from \
-            AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile in AWS_PROFILE, the container or the instance. A URL with \
-            a user or password is refused. FORGE_DEADLINE is the time for a request with its repetitions, in seconds: 5 by \
-            default for etcd, 60 for S3.
+            AWS_ENDPOINT_URL a server other than AWS, AWS_CA_BUNDLE the path of its certificates, FORGE_S3_ADDRESSING `path` \
+            or `host`; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile in AWS_PROFILE, the \
+            container or the instance. A URL with a user or password is refused. FORGE_DEADLINE is the time for a request with \
+            its repetitions, in seconds: 5 by default for etcd, 60 for S3.
 
             `forge --generate-completion-script bash` prints completions for bash, and likewise for zsh and fish.
             """,

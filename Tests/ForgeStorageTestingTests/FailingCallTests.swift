@@ -283,22 +283,29 @@ struct FailingCallTests {
         }
     }
 
-    @Test("a key-value store prints nothing, and what it logs is part of the message of a failed run")
-    func messages() throws {
+    /// Fails each call of a store that replaces a value and compacts; `verify` receives the log of the calls.
+    private static func failCalls(verify: (OperationLog) throws -> Void) throws {
         let key = KVKey<String>("a")
         var log = OperationLog()
+        try forEachFailingCall(errnos: [.ioError], modes: [.forEver], conditions: []) {
+            InMemoryFileSystem()
+        } open: { fileSystem in
+            log = fileSystem.log
+            return try FileKVStore(at: "/store", fileSystem: fileSystem)
+        } prepare: { store in
+            try store.set(key, value: "old")
+        } change: { store in
+            try store.set(key, value: "new")
+            try store.compact()
+        } verify: { _, _ in
+            try verify(log)
+        }
+    }
+
+    @Test("what a key-value store logs is part of the message of a failed run")
+    func messages() throws {
         let failures = #expect(throws: FailingCallFailures.self) {
-            try forEachFailingCall(errnos: [.ioError], modes: [.forEver], conditions: []) {
-                InMemoryFileSystem()
-            } open: { fileSystem in
-                log = fileSystem.log
-                return try FileKVStore(at: "/store", fileSystem: fileSystem)
-            } prepare: { store in
-                try store.set(key, value: "old")
-            } change: { store in
-                try store.set(key, value: "new")
-                try store.compact()
-            } verify: { _, _ in
+            try Self.failCalls { log in
                 if !log.messages.isEmpty { throw ConformanceViolation("it logs") }
             }
         }
@@ -311,18 +318,7 @@ struct FailingCallTests {
         let result = await #expect(
             processExitsWith: .success, observing: [\.standardErrorContent, \.standardOutputContent]
         ) {
-            let key = KVKey<String>("a")
-            try forEachFailingCall(errnos: [.ioError], modes: [.forEver], conditions: []) {
-                InMemoryFileSystem()
-            } open: { fileSystem in
-                try FileKVStore(at: "/store", fileSystem: fileSystem)
-            } prepare: { store in
-                try store.set(key, value: "old")
-            } change: { store in
-                try store.set(key, value: "new")
-                try store.compact()
-            } verify: { _, _ in
-            }
+            try FailingCallTests.failCalls { _ in }
         }
         for content in [result?.standardErrorContent, result?.standardOutputContent] {
             #expect(String(decoding: content ?? [], as: UTF8.self) == "")

@@ -115,8 +115,9 @@ extension KeyValueSource {
             lines.append(line)
             let isFirst = text.allSatisfy(\.isBlank)
             text += line + [UInt8(ascii: "\n")]
-            let content = line.starts(with: [0xEF, 0xBB, 0xBF]) ? line.dropFirst(3) : line  // A byte order mark.
-            if isFirst, let start = content.first(where: { !$0.isBlank }) {
+            // The parser skips a byte order mark, too.
+            let mark = isFirst && line.starts(with: "\u{FEFF}".utf8) ? 3 : 0
+            if isFirst, let start = line.dropFirst(mark).first(where: { !$0.isBlank }) {
                 guard start == UInt8(ascii: "{"), !isKeyValueLine(line) else { return nil }
             }
             guard text.count <= objectLimit else { return nil }

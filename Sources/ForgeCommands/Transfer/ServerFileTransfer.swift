@@ -144,11 +144,12 @@ struct ServerFileTransfer {
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ key: String) throws {
         guard error.concernsOneFile else { throw error }
-        // A `FileSystemError` comes from the destination, for example because a file has the name of a directory.
-        guard error is FileSystemError || !Self.isDisappearance(error) else { return try log.record(.removed, key) }
+        guard !Self.isDisappearance(error) else { return try log.record(.removed, key) }
         try log.record(.fail, key, reason: "\(error)")
     }
 
+    /// Whether the file was removed from the source. A `FileSystemError` comes from the destination, for example because a
+    /// file has the name of a directory.
     private static func isDisappearance(_ error: any Error) -> Bool {
         switch error {
         case let error as SourceFailure: error.error.errno.isDisappearance

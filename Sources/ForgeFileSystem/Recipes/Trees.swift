@@ -26,7 +26,7 @@ extension POSIXFileSystem {
             try withDirectory(parent.isEmpty ? "." : parent, at: newDirectory) { (parent) throws(FileSystemError) in
                 try requireOutside(source, parent, path, newPath)
                 try createDirectory(name, at: parent, permissions: .ownerReadWriteExecute)
-                let copy = try openForCopy(name, at: parent)
+                let copy = try openSubdirectory(name, at: parent)
                 try closing(copy) { () throws(FileSystemError) in try copyContents(of: source, to: copy) }
             }
         }
@@ -37,7 +37,7 @@ extension POSIXFileSystem {
         _ source: Descriptor, _ parent: Descriptor, _ path: POSIXPath, _ newPath: POSIXPath
     ) throws(FileSystemError) {
         let forbidden = try status(of: .descriptor(source))
-        var current = try openForCopy(".", at: parent)
+        var current = try openSubdirectory(".", at: parent)
         defer { discard(current) }
         var status = try status(of: .descriptor(current))
         while true {
@@ -113,10 +113,6 @@ extension POSIXFileSystem {
             try setPermissions(permissions, of: .descriptor(into))
         }
     }
-
-    private func openForCopy(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
-        try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
-    }
 }
 
 extension PathResolution {
@@ -158,19 +154,19 @@ extension POSIXFileSystem {
     ///
     /// It ascends through `..`, which is trusted only if it leads to the expected parent.
     package func removeContents(of name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
-        var current = try openForWalk(name, at: directory)
+        var current = try openSubdirectory(name, at: directory)
         do throws(FileSystemError) {
             var levels: [Level] = [try unlinkFiles(of: current, name: name)]
             while let level = levels.last {
                 if let child = level.pending.last {
                     levels[levels.count - 1].pending.removeLast()
-                    try move(&current, to: openForWalk(child, at: current))
+                    try move(&current, to: openSubdirectory(child, at: current))
                     levels.append(try self.unlinkFiles(of: current, name: child))
                     continue
                 }
                 levels.removeLast()
                 guard let above = levels.last else { break }
-                try move(&current, to: openForWalk("..", at: current))
+                try move(&current, to: openSubdirectory("..", at: current))
                 guard try above.isDirectory(status(of: .descriptor(current))) else {
                     throw FileSystemError(.removeDirectory, .resourceBusy, path: level.name)
                 }
@@ -190,7 +186,7 @@ extension POSIXFileSystem {
         try close(previous)
     }
 
-    private func openForWalk(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
+    private func openSubdirectory(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
         try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
     }
 
