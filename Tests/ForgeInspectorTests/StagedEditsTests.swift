@@ -136,7 +136,7 @@ import Testing
         #expect(try CodedValue.edited(new, replacing: old) == expected)
     }
 
-    @Test("tell texts and members apart that have the same characters in other bytes")
+    @Test("tell canonically equal texts and members apart")
     func canonicallyEqual() throws {
         func edited(_ json: String, _ old: CodedValue) throws -> [UInt8] {
             try CodedValue.edited(json, replacing: old).encoded()

@@ -106,7 +106,8 @@ extension UInt64 {
 /// A store of the class `.complete` is closed when the device is locked and reopened afterwards, as in an app that
 /// handles `protectedDataWillBecomeUnavailable`. Its streams go on: once a call has opened it again, a stream of a key
 /// continues with the present value, and one of a prefix with `KVChange.resync`. So do streams that begin while it cannot
-/// be opened; until then the key is absent for them.
+/// be opened; until then the key is absent for them. `ReactiveKVStore.settled()` does not wait for a stream that began
+/// before the store was opened again.
 ///
 /// It belongs to the process that it was created for: after the end of that process, every call throws
 /// `.unavailable(.inputOutput)`. The changes of ``subscribe(to:)`` throw this error once, and all streams end.

@@ -5,8 +5,8 @@ import SystemPackage
 /// the tree.
 ///
 /// Links on the path of the directory itself are followed once, when the object is created; the object then keeps that
-/// directory. If the path had no link, and the system can refuse links, each call opens the directory that is at the path at that time, and throws
-/// `ELOOP` if that leads through a link to another directory.
+/// directory. If the path had no link, and the system can refuse links, each call opens the directory that is at the path
+/// at that time, and throws `ELOOP` if that leads through a link to another directory.
 package final class ConfinedDirectory: Sendable {
     /// The file system of the directory.
     package let fileSystem: any POSIXFileSystem

@@ -121,8 +121,8 @@ extension StoreDirectory {
 
     /// Removes a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none; that it is absent is durable then too; `EISDIR` for a directory; `ELOOP` or `ENOTSUP` for a
-    ///   file that does not belong to the store, and is kept.
+    /// - Throws: `ENOENT` if there is none, and that it is absent is durable then too; `EISDIR` for a directory; `ELOOP` or
+    ///   `ENOTSUP` for a file that does not belong to the store, and is kept.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             try takingTurn(in: parent, of: key) { () throws(FileSystemError) in
@@ -214,7 +214,8 @@ extension StoreDirectory {
 
     /// Opens the directory for a key that is about to be stored; makes its name durable if the key is to be.
     ///
-    /// Retries if another program removes the directory meanwhile; of two calls that hinder each other so, one makes progress each time.
+    /// Retries if another program removes the directory meanwhile; of two calls that hinder each other so, one makes
+    /// progress each time.
     func withDurableParent<Result>(
         of key: RelativeKey, _ durability: Durability,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result

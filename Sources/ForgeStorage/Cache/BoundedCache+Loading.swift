@@ -8,7 +8,7 @@ extension BoundedCache {
     typealias Entry = CacheEntry<Value>
     typealias Load = @Sendable (StaleCacheEntry<Value>?) async throws -> CacheLoad<Value>
 
-    /// What was removed from memory under a lock, until that is released.
+    /// Holds what is removed from memory while a lock is held, to release it afterwards.
     private final class Bin: Sendable {
         private let removed = Mutex<[MemoryEntries.Removed]>([])
 

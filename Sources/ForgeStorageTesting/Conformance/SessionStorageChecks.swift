@@ -221,7 +221,7 @@ extension ConformanceChecks {
 
     private static let managedSessions: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
         ConformanceCheck(
-            "a session manager and its storage see the same user, and it makes one call at a time, on whatever thread"
+            "a session manager and its storage see the same user, and its calls of the storage never overlap"
         ) { storage in
             try checkManager(over: storage)
             let calls = ObservedCalls(of: storage)

@@ -20,7 +20,7 @@ struct ForeignChangeTests {
         #expect(try await watcher.changes { try root.fileSystem.close(reading) } == [])
     }
 
-    @Test("names of the same characters in other bytes are told apart", arguments: WatchedRoot.Kind.allCases)
+    @Test("canonically equal names are told apart", arguments: WatchedRoot.Kind.allCases)
     func canonicallyEqualNames(_ kind: WatchedRoot.Kind) async throws {
         let root = try WatchedRoot(kind)
         var watcher = try await FileWatcher(root.store)

@@ -144,7 +144,7 @@ final class BrokenSessionStorage: SessionStorage {
         case fillsIn = "nil and empty fields are preserved"
         case normalises = "any text round-trips byte for byte"
         case loadsTheFirst =
-            "a session manager and its storage see the same user, and it makes one call at a time, on whatever thread"
+            "a session manager and its storage see the same user, and its calls of the storage never overlap"
     }
 
     typealias User = ConformanceUser
