@@ -42,6 +42,33 @@ extension KeptStoreTests {
         }
     }
 
+    @Test(
+        "copy makes no file store above a backup, and changes nothing in one",
+        arguments: [
+            ("file:fs", "file:above"), ("file:fs", "file:above/b1"), ("tree:src", "file:above"),
+            ("tree:src", "tree:above/b1/content"), ("file:fs", "tree:above/b1/content/plain"),
+            ("tree:src", "tree:above/b1/content/new"), ("tree:src", "tree:link"),
+            ("file:fs", "file:above/b1/content/files"), ("kv:data/kv", "kv:above/b1/content/kv"),
+        ])
+    func backupAroundDestination(source: String, destination: String) async throws {
+        try scratch.plant("data/plain/x", "plain")
+        try await makeBackups()
+        try await makeFiles("fs", ["b1/manifest", "b1/content/plain/x"])
+        try scratch.plant("src/plain/x", "other")
+        try FileManager.default.createDirectory(atPath: scratch.path("above"), withIntermediateDirectories: true)
+        try FileManager.default.copyItem(atPath: scratch.path("b1"), toPath: scratch.path("above/b1"))
+        try FileManager.default.createSymbolicLink(
+            atPath: scratch.path("link"), withDestinationPath: scratch.path("above/b1/content"))
+        let before = try files("above")
+        for options in [["--dry-run"], [], ["--delete"]] {
+            let run = try copy(source, destination, options)
+            #expect([2, 64].contains(run.status), "\(options): \(run.status) \(run.output)")
+            #expect(run.errors.contains("backup"), "\(run.errors)")
+            #expect(try files("above") == before, "\(options)")
+        }
+        #expect(try verify("above/b1").status == 0)
+    }
+
     @Test("copy keeps a backup in the destination whole and lists it, or makes it that of the source")
     func backupInDestination() async throws {
         try await makeBackups()

@@ -120,12 +120,36 @@ struct SilenceTests {
         let below = try CommandRun(["file", "list", scratch.path("f"), "d"])
         #expect(below.status == 2 && below.output.contains("d/#tmp-note"), "\(below.output)")
         #expect(!below.output.contains("slash"), "\(below.output)")
+        for words in [["list", scratch.path("f"), "settings"], ["get", scratch.path("f"), "settings/log"]] {
+            let run = try CommandRun(["file"] + words)
+            #expect(run.status == 1 && run.output.isEmpty, "\(words): \(run.output)")
+            #expect(run.errors.contains("the root of another store: key-value store"), "\(run.errors)")
+        }
         let summary = try run.summary()
         #expect(summary["copied"] as? Int == 2 && summary["failed"] as? Int == 2 && summary["skipped"] as? Int == 2)
         let skipping = try CommandRun(["copy", "tree:\(scratch.path("t"))", "tree:\(scratch.path("u"))"])
         #expect(skipping.status == 0, "\(skipping.output)")
         try FileManager.default.createSymbolicLink(atPath: scratch.path("t/link"), withDestinationPath: "a")
         #expect(try CommandRun(["copy", "tree:\(scratch.path("t"))", "tree:\(scratch.path("u"))"]).status == 2)
+    }
+
+    @Test("file list shows what is in a directory that cannot be searched", .enabled(if: getuid() == 0))
+    func unsearchable() async throws {
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("f"))
+        for key in ["ok/a", "closed/b", "unreadable/c"] { try await store.save(Data("1".utf8), to: key) }
+        for (path, mode) in [("", 0o755), ("f", 0o755), ("f/ok", 0o755), ("f/closed", 0o744), ("f/unreadable", 0)] {
+            try #require(chmod(scratch.path(path), mode_t(mode)) == 0)
+        }
+        try #require(rename(scratch.path("f/ok/a"), scratch.path("f/ok/x\\y")) == 0)
+        try FileManager.default.createDirectory(atPath: scratch.path("f/ok/d"), withIntermediateDirectories: true)
+        let run = try CommandRun(
+            ["file", "list", scratch.path("f"), "--json"],
+            prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
+        #expect(run.status == 2, "\(run.status) \(run.errors)")
+        let rows = try run.rows()
+        let shown = Set(rows.compactMap { $0["key"] as? String })
+        #expect(shown == ["unreadable", "closed/b", "ok/x\\y"], "\(run.output)")
+        #expect(rows.count == 3 && rows.count { $0["unlisted"] is String } == 2, "\(run.output)")
     }
 
     @Test("of a damaged record of a copy or a backup, at most 64 values are lost", arguments: ["copy", "backup"])

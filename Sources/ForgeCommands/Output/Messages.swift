@@ -109,26 +109,12 @@ func requirePath(_ path: String?, of name: String) throws(ValidationError) {
 /// - Throws: ``CommandFailure`` with the status for wrong usage, or the error of looking at the directory.
 func requireNoStore(at path: POSIXPath, _ name: String) throws {
     let fileSystem = SystemFileSystem()
-    var parent = try fileSystem.followingFinalLinks(path).splitLast().parent
-    var place: String?
-    while true {
-        do throws(FileSystemError) {
-            place = try fileSystem.withDirectory(parent.isEmpty ? "." : parent) {
-                (directory) throws(FileSystemError) -> String? in
-                let scope = try StoreScope(of: directory, on: fileSystem)
-                if let text = scope.store.text { return "a store: \(text)" }
-                if BackupManifest.contains(directory, on: fileSystem) { return "a backup" }
-                // Of the stores without a marker, one with a log is known at once.
-                return try fileSystem.kindByContent(of: FileKVStore.logName, at: directory).map {
-                    "a store: \($0.text)"
-                }
-            }
-            break
-        } catch {
-            // A missing directory is created below the nearest one above it, or the write reports it.
-            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno), !parent.isEmpty else { throw error }
-            parent = parent.splitLast().parent
-        }
+    let place = try withNearestDirectory(above: path) { (directory) throws(FileSystemError) -> String? in
+        let scope = try StoreScope(of: directory, on: fileSystem)
+        if let text = scope.store.text { return "a store: \(text)" }
+        if BackupManifest.contains(directory, on: fileSystem) { return "a backup" }
+        // Of the stores without a marker, one with a log is known at once.
+        return try fileSystem.kindByContent(of: FileKVStore.logName, at: directory).map { "a store: \($0.text)" }
     }
     if let place {
         throw CommandFailure("\(name) is in the directory of \(place); choose another output", .usage)
@@ -137,6 +123,34 @@ func requireNoStore(at path: POSIXPath, _ name: String) throws {
         throw CommandFailure("\(name) has a name that only stores use; choose another output", .usage)
     }
     try requireNoStoreFile(at: path, name)
+}
+
+/// Throws if a copy would change what is in a backup, whose manifest would not fit any more.
+///
+/// - Parameters:
+///   - path: The destination, which need not exist; links on its path are followed. It may be a backup itself.
+///   - name: What was given as the destination, in an error.
+/// - Throws: ``CommandFailure`` with the status for wrong usage, or the error of looking at the directory.
+func requireOutsideBackups(_ path: POSIXPath, _ name: String) throws {
+    let isInside = try withNearestDirectory(above: path) { BackupManifest.contains($0, on: SystemFileSystem()) }
+    guard !isInside else { throw CommandFailure("\(name) is in the directory of a backup", .usage) }
+}
+
+/// Calls `body` with the nearest directory above a path that exists: a missing one is created below it, or the write
+/// reports it. Links on the path are followed.
+private func withNearestDirectory<Result>(
+    above path: POSIXPath, _ body: (Descriptor) throws(FileSystemError) -> Result
+) throws(FileSystemError) -> Result {
+    let fileSystem = SystemFileSystem()
+    var parent = try fileSystem.followingFinalLinks(path).splitLast().parent
+    while true {
+        do throws(FileSystemError) {
+            return try fileSystem.withDirectory(parent.isEmpty ? "." : parent, body)
+        } catch {
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno), !parent.isEmpty else { throw error }
+            parent = parent.splitLast().parent
+        }
+    }
 }
 
 /// Throws if a change would be made to a file that another store, or the bookkeeping of one, has in a directory.

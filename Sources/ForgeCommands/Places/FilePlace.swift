@@ -227,10 +227,10 @@ protocol CommandFileStore: FileStoring {
 
     /// Calls `body` with every file below a directory, in the order of their keys, and then `unlisted` with each item
     /// there that the store cannot list, and the reason: other stores, and what other programs have left under names that
-    /// are no keys.
+    /// are no keys, or in directories that cannot be searched.
     func forEachFile(
         in directory: String, _ body: (StoredFile) throws -> Void,
-        unlisted: (_ name: String, _ reason: String) throws -> Void
+        unlisted: (_ path: POSIXPath, _ reason: String) throws -> Void
     ) async throws
 }
 
@@ -260,9 +260,12 @@ extension DiskFileStore: CommandFileStore {
 
     func forEachFile(
         in directory: String, _ body: (StoredFile) throws -> Void,
-        unlisted: (_ name: String, _ reason: String) throws -> Void
+        unlisted: (_ path: POSIXPath, _ reason: String) throws -> Void
     ) async throws {
+        // Links and the like, and directories that cannot be read, which the listing shows.
+        var shown: Set<POSIXPath> = []
         for try await file in files(in: directory, FileListingOptions(sorted: true)) where !file.isDirectory {
+            if file.kind != .file { shown.insert(POSIXPath(file.key)) }
             try body(file)
         }
         let parent = POSIXPath(directory)
@@ -272,17 +275,16 @@ extension DiskFileStore: CommandFileStore {
             do {
                 guard let entry = try walk.nextFile(ofStore: true) else { return }
                 let path = parent.appending(entry.path)
+                // The walk does not know the markers of this store if it may not read them.
+                if path.isStoreMarker && path.splitLast().parent.isEmpty { continue }
                 switch try walk.carried(entry, ofStore: true) {
                 case .omitted: break
-                // The listing shows links and the like, unless their names are no keys.
-                case .skipped where path.isKey && entry.status.type != .directory: break
-                case .copied: if let reason = path.keyRefusal { try unlisted(path.shown, reason) }
-                case .skipped(let reason), .failed(let reason): try unlisted(path.shown, reason)
+                case .copied: if let reason = path.keyRefusal { try unlisted(path, reason) }
+                case .skipped(let reason), .failed(let reason): if !shown.contains(path) { try unlisted(path, reason) }
                 }
             } catch let error as FileSystemError {
-                let path = error.path.map(parent.appending)
-                // The listing shows a directory that cannot be read.
-                if path?.isKey != true { try unlisted((path ?? parent).shown, "\(error)") }
+                let path = error.path.map(parent.appending) ?? parent
+                if !shown.contains(path) { try unlisted(path, "\(error)") }
             }
         }
     }
@@ -311,7 +313,7 @@ extension S3FileStore: ServerFileStoring {
 
     func forEachFile(
         in directory: String, _ body: (StoredFile) throws -> Void,
-        unlisted: (_ name: String, _ reason: String) throws -> Void
+        unlisted: (_ path: POSIXPath, _ reason: String) throws -> Void
     ) async throws {
         var files: [StoredFile] = []
         var foreign: [(name: String, reason: String)] = []
@@ -323,7 +325,7 @@ extension S3FileStore: ServerFileStoring {
         // The order of a store on disk compares component by component, so the slash comes before all other bytes.
         let order: (StoredFile) -> [UInt8] = { $0.key.utf8.map { $0 == UInt8(ascii: "/") ? 0 : $0 } }
         for file in files.sorted(by: { order($0).lexicographicallyPrecedes(order($1)) }) { try body(file) }
-        for item in foreign { try unlisted(item.name, item.reason) }
+        for item in foreign { try unlisted(POSIXPath(item.name), item.reason) }
     }
 
     func forEachObject(files: (FilePlaceEntry) -> Void, foreign: (String, String) throws -> Void) async throws {

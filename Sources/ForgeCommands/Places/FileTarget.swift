@@ -79,20 +79,21 @@ struct FileTarget: Sendable {
         }
     }
 
-    /// The logs, vaults and keys below a directory that are in directories which no store has marked, by their paths
-    /// relative to it; empty if the directory belongs to a store itself, or does not exist.
+    /// The logs, vaults and keys below a directory that are in directories which no store has marked, and the backups, by
+    /// their paths relative to it; empty if the directory belongs to a store itself, or does not exist.
     ///
     /// - Parameters:
     ///   - directory: The directory.
     ///   - isRecursive: Whether directories below it are looked at too.
-    /// - Returns: The files, with the kinds of their stores.
+    /// - Returns: The files, with the kinds of their stores, and the backups, with nil.
     /// - Throws: `FileSystemError` for a file or directory that cannot be read; ``CommandFailure`` if interrupted.
     static func unmarkedStoreFiles(
         in directory: POSIXPath, isRecursive: Bool
-    ) throws -> [(path: POSIXPath, kind: StoreKind)] {
-        var found: [(path: POSIXPath, kind: StoreKind)] = []
+    ) throws -> [(path: POSIXPath, kind: StoreKind?)] {
+        var found: [(path: POSIXPath, kind: StoreKind?)] = []
         do {
-            var walk = StoreWalk(try ConfinedDirectory(directory))
+            let tree = try ConfinedDirectory(directory)
+            var walk = StoreWalk(tree)
             while let event = try walk.next() {
                 try Interruption.check()
                 switch event {
@@ -101,7 +102,12 @@ struct FileTarget: Sendable {
                 case .entered(let entered):
                     let isLeft =
                         entered.path.isEmpty ? entered.scope.store != .none : !isRecursive || entered.scope.isRoot
-                    if isLeft { walk.leave() }
+                    if isLeft {
+                        walk.leave()
+                    } else if BackupManifest.isBackup(entered.path, in: tree) {
+                        found.append((entered.path, nil))
+                        walk.leave()
+                    }
                 case .file(let entry):
                     guard let kind = try walk.role(of: entry).kindByContent else { continue }
                     found.append((entry.path, kind))
@@ -112,13 +118,15 @@ struct FileTarget: Sendable {
     }
 
     /// Throws if a new file store in a directory would take files of other stores, which have not marked their
-    /// directories, for its own: it may remove them.
+    /// directories, or of backups for its own: it may remove them.
     static func requireNoUnmarkedStores(in directory: POSIXPath, _ status: ExitStatus) throws {
-        let files = try unmarkedStoreFiles(in: directory, isRecursive: true).map(\.path.shown)
+        let files = try unmarkedStoreFiles(in: directory, isRecursive: true).map { file in
+            file.kind == nil ? "\(file.path.isEmpty ? directory.shown : file.path.shown) (a backup)" : file.path.shown
+        }
         guard let first = files.first else { return }
         let shown = files.count > 20 ? "\(first) and \(files.count - 1) others" : files.joined(separator: ", ")
         throw CommandFailure(
-            "nothing was changed: a file store in \(directory.shown) would take files of other stores for its own: \(shown)",
+            "nothing was changed: a file store in \(directory.shown) would take files of others for its own: \(shown)",
             status)
     }
 

@@ -98,6 +98,9 @@ struct TransferArguments: ParsableArguments {
         // A wait for standard input could not be ended, and a dry run has nothing to tidy up.
         if !dryRun, !source.isStandardStream { Interruption.deferInterruption() }
         try requireSource()
+        if [.files, .tree, .keyValue].contains(destination.scheme) {
+            try requireOutsideBackups(POSIXPath(destination.url), destination.text)
+        }
         let log = TransferLog(self)
         do {
             try await Interruption.cancelling { try await run(log) }

@@ -174,20 +174,22 @@ struct FileGroupCopy {
                 store.isInUse = try !target.lockStore(in: group.directory, of: store.scope)
             }
         } else if store.scope.store == .none {
-            store.refusal = try otherUnmarkedStore(sourceScope).map { "\(PresentStore(text: $0.text))" }
+            store.refusal = try otherUnmarkedStore(sourceScope).map { "\(PresentStore(text: $0))" }
         }
         return store
     }
 
-    /// The kind of a store in the directory of the target, which no store has marked, if the source has another one
-    /// there, whose marker would hide it.
-    private func otherUnmarkedStore(_ scope: StoreScope) throws -> StoreKind? {
+    /// What kind of store, or a backup, is in the directory of the target, which no store has marked, if the source has
+    /// another store there, whose marker would hide it.
+    private func otherUnmarkedStore(_ scope: StoreScope) throws -> String? {
         let isRecursive = scope.isRoot && scope.store.hasNestedKeys
         let directory = target.root.appendingIfAny(group.directory)
-        return try FileTarget.unmarkedStoreFiles(in: directory, isRecursive: isRecursive).first { file in
-            if scope.owner.contains(file.kind) { return false }
-            return try !SourceFile.hasKind(file.kind, group.path(of: file.path), in: source)
-        }?.kind
+        let other = try FileTarget.unmarkedStoreFiles(in: directory, isRecursive: isRecursive).first { file in
+            let path = group.path(of: file.path)
+            guard let kind = file.kind else { return !BackupManifest.isBackup(path, in: source) }
+            return try !scope.owner.contains(kind) && !SourceFile.hasKind(kind, path, in: source)
+        }
+        return other.map { $0.kind?.text ?? "a backup" }
     }
 
     /// Whether a file is one that only running processes of a store need, such as a lock or a journal: it stays.

@@ -31,6 +31,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: true)
+            try store.requireNoOtherStore(above: key)
             guard let output else {
                 for try await part in try await files.content(of: key) { try StandardOutput.write(part) }
                 return
@@ -104,6 +105,7 @@ struct FileCommand: AsyncParsableCommand {
         @OptionGroup var output: JSONOption
 
         struct Row: Encodable {
+            /// The key; of an item that is not listed, its path as it is shown.
             var key: String
             /// The length of the file; nil for an entry that is none.
             var bytes: Int?
@@ -120,27 +122,27 @@ struct FileCommand: AsyncParsableCommand {
                 modified = file.modified
             }
 
-            init(unlisted name: String, reason: String) {
-                key = name
+            init(unlisted path: POSIXPath, reason: String) {
+                key = path.shown
                 unlisted = reason
             }
         }
 
         func run() async throws {
             let files = try store.open(mustExist: true)
+            if let key { try store.requireNoOtherStore(above: "\(key)/file") }
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
-            let show = { [json = output.json] (row: Row) throws in
+            let show = { [json = output.json] (row: Row, path: POSIXPath) throws in
                 guard !json else { return try StandardOutput.print(line: row) }
                 let bytes = row.bytes.map(String.init) ?? (row.unlisted == nil ? "not a file" : "not listed")
-                let last = row.unlisted ?? row.modified?.formatted(.iso8601) ?? ""
-                table.add([POSIXPath(row.key).description, bytes, last])
+                table.add([path.description, bytes, row.unlisted ?? row.modified?.formatted(.iso8601) ?? ""])
             }
             var count = 0
             try await files.forEachFile(in: key ?? "") {
-                try show(Row($0))
-            } unlisted: { name, reason in
+                try show(Row($0), POSIXPath($0.key))
+            } unlisted: { path, reason in
                 count += 1
-                try show(Row(unlisted: name, reason: reason))
+                try show(Row(unlisted: path, reason: reason), path)
             }
             if !output.json { try StandardOutput.print(table.lines) }
             guard count == 0 else {
@@ -200,6 +202,25 @@ struct FileStoreArgument: ParsableArguments {
             try requireNoStoreFile(at: path, key)
         }
         try FileTarget.requireNoUnmarkedStores(in: POSIXPath(url), .usage)
+    }
+
+    /// Throws if the file at a key is in another store inside this one, whose files are not those of this one.
+    func requireNoOtherStore(above key: String) throws {
+        guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
+        var directory = try POSIXPath(url)
+        for name in POSIXPath(key).bytes.split(separator: UInt8(ascii: "/")).dropLast() {
+            directory = directory.appending(POSIXPath(name))
+            let scope: StoreScope
+            do throws(FileSystemError) {
+                scope = try StoreScope(at: directory, on: SystemFileSystem())
+            } catch {
+                return  // The call reports it.
+            }
+            guard !scope.isRoot else {
+                throw CommandFailure(
+                    "\(directory.shown) is the root of another store\(scope.owner.text.map { ": \($0)" } ?? "")")
+            }
+        }
     }
 
     /// Marks the directory of a store that another process is creating, or was when it ended: the directory has a journal
