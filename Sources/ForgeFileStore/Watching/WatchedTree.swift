@@ -199,7 +199,7 @@ final class WatchedTree {
                 let directory = insert(number, key, name, in: parent)
                 let entries = try store.fileSystem.entries(of: descriptor)
                 if let name, let parent, entries.contains(where: \.name.isStoreMarker) {
-                    return forget(name, in: parent)
+                    return forget(name, in: parent, reporting: reporting)
                 }
                 for entry in entries where !isCancelled() {
                     guard let key = directory.key(of: entry.name) else { continue }
@@ -258,11 +258,12 @@ final class WatchedTree {
         }
     }
 
-    /// Stops watching the directory at a name, if one is watched there, and reports its removal.
-    private func forget(_ name: POSIXPath, in directory: WatchedDirectory) {
+    /// Stops watching the directory at a name, if one is watched there; reports its removal unless nothing of it was
+    /// reported.
+    private func forget(_ name: POSIXPath, in directory: WatchedDirectory, reporting: Bool = true) {
         guard let child = directory.children.removeValue(forKey: name) else { return }
         release(child)
-        if let key = child.key { reportRemoval(of: key) }
+        if reporting, let key = child.key { reportRemoval(of: key) }
     }
 
     /// Stops watching a directory and those below it, except those that are watched under other keys meanwhile.

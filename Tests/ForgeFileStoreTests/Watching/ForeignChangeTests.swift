@@ -128,6 +128,8 @@ struct ForeignChangeTests {
             root: URL(root.path("store/inner")), fileSystem: root.fileSystem, options: .init(durability: .none))
         #expect(try await watcher.changes { try await nested.open() } == [.removed("inner")])
         #expect(try await watcher.changes { try await nested.save(Data(), to: "f") } == [])
+        var later = try await FileWatcher(root.store)
+        #expect(try await later.changes { try await root.store.save(Data(), to: "own") } == [.changed("own")])
     }
 }
 
