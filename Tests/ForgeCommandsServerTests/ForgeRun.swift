@@ -25,7 +25,7 @@ final class ForgeRun: Sendable {
     ///
     /// - Parameters:
     ///   - arguments: The arguments.
-    ///   - environment: The only variables besides `PATH` and `HOME`.
+    ///   - environment: The only variables besides `PATH` and `HOME`, and where a run with coverage collects profiles.
     ///   - input: The bytes of standard input.
     ///   - output: Where standard output goes; nil for a file that is returned.
     /// - Throws: The error that prevented the start of the process.
@@ -37,7 +37,8 @@ final class ForgeRun: Sendable {
         for name in ["output", "errors"] { try Data().write(to: directory.appending(path: name)) }
         try input.write(to: directory.appending(path: "input"))
         let own = ProcessInfo.processInfo.environment
-        let variables = ["PATH": own["PATH"] ?? "/usr/bin:/bin", "HOME": directory.path]
+        let kept = own.filter { ["PATH", "LLVM_PROFILE_FILE"].contains($0.key) }
+        let variables = ["PATH": "/usr/bin:/bin", "HOME": directory.path].merging(kept) { $1 }
             .merging(environment) { _, given in given }
         process = try ChildProcess(
             Self.executable(), arguments, environment: variables,
