@@ -116,6 +116,16 @@ extension KeptStoreTests {
                 #expect(run.status == 64 && run.errors.contains("a backup"), "\(words) \(run.errors)")
             }
         }
+        for (verb, place, rest) in [
+            ("kv set", "kv", ["k0", "1"]), ("kv rm", "kv", ["k0"]), ("kv set", "new", ["k", "1"]),
+            ("file set", "files", ["n", scratch.path("b2/manifest")]), ("file rm", "files", ["b.txt"]),
+            ("secret set", "v", ["k", "--create", "--key-file", scratch.path("key")]),
+        ] {
+            let words = verb.split(separator: " ").map(String.init) + [scratch.path("b1/content/\(place)")] + rest
+            let run = try CommandRun(words, input: "1")
+            #expect(run.status == (verb == "secret set" ? 1 : 64), "\(words) \(run.errors)")
+            #expect(run.errors.contains("a backup"), "\(words) \(run.errors)")
+        }
         #expect(try files("b1") == before)
     }
 

@@ -125,15 +125,17 @@ func requireNoStore(at path: POSIXPath, _ name: String) throws {
     try requireNoStoreFile(at: path, name)
 }
 
-/// Throws if a copy would change what is in a backup, whose manifest would not fit any more.
+/// Throws if a change would be made in a backup, whose manifest would not fit any more.
 ///
 /// - Parameters:
-///   - path: The destination, which need not exist; links on its path are followed. It may be a backup itself.
-///   - name: What was given as the destination, in an error.
-/// - Throws: ``CommandFailure`` with the status for wrong usage, or the error of looking at the directory.
-func requireOutsideBackups(_ path: POSIXPath, _ name: String) throws {
+///   - path: The file or directory that is written, which need not exist; links on its path are followed. It may be a
+///     backup itself.
+///   - name: What was given as the place, in an error.
+///   - status: The status of the error.
+/// - Throws: ``CommandFailure``, or the error of looking at the directory.
+func requireOutsideBackups(_ path: POSIXPath, _ name: String, _ status: ExitStatus = .usage) throws {
     let isInside = try withNearestDirectory(above: path) { BackupManifest.contains($0, on: SystemFileSystem()) }
-    guard !isInside else { throw CommandFailure("\(name) is in the directory of a backup", .usage) }
+    guard !isInside else { throw CommandFailure("\(name) is in the directory of a backup, which would change", status) }
 }
 
 /// Calls `body` with the nearest directory above a path that exists: a missing one is created below it, or the write

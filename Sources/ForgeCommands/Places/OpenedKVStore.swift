@@ -70,7 +70,10 @@ struct KVStoreArgument: ParsableArguments {
         options.sharing = sharing
         // Only the app that reads the values knows its limit.
         options.maximumValueSizeInBytes = .max
-        if access != .readOnly { try requireNoOtherLog(in: url) }
+        if access != .readOnly {
+            try requireOutsideBackups(POSIXPath(url).appending(FileKVStore.logName), POSIXPath(url).shown)
+            try requireNoOtherLog(in: url)
+        }
         do {
             let store = try FileKVStore(at: url, options: options)
             return (store, damage.withLock { $0 })

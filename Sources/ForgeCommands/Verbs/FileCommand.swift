@@ -194,6 +194,7 @@ struct FileStoreArgument: ParsableArguments {
     func requireNoOtherStoreFile(at key: String) async throws {
         guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
         let path = try POSIXPath(url).appending(POSIXPath(key))
+        try requireOutsideBackups(path, key)
         do {
             try requireNoStoreFile(at: path, key)
         } catch is CommandFailure {

@@ -106,7 +106,10 @@ struct VaultArguments: ParsableArguments {
 
     /// Opens the vault with a key that is durable, creating the key file if it is missing.
     func openForWriting() throws -> VaultCrypt {
-        try requireKnownStore(at: POSIXPath(URL(POSIXPath(path))), path)
+        let vault = try POSIXPath(URL(POSIXPath(path)))
+        // The message of wrong usage would not name the path, since it may be a secret.
+        try requireOutsideBackups(vault, path, .failure)
+        try requireKnownStore(at: vault, path)
         if try !itemExists(at: keyFileURL) { try requireKnownStore(at: POSIXPath(keyFileURL), keyFile) }
         return try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
