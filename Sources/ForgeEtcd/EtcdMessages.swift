@@ -165,8 +165,6 @@ struct EtcdToken: Decodable, Sendable {
     var token: String
 }
 
-struct EtcdNothing: Codable, Sendable {}
-
 struct EtcdServerError: Decodable, Sendable {
     var message: String?
     var error: String?

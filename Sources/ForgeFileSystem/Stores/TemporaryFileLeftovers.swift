@@ -11,12 +11,6 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
     /// Its owner has ended or no longer uses it, and its directory is not recorded. No store removes it.
     case unrecorded
 
-    /// The part of the names of temporary files that tells the owner of a journal, from the journal's first bytes; nil
-    /// for another file.
-    package static func ownerID(inJournalStartingWith bytes: [UInt8]) -> POSIXPath? {
-        TemporaryFileJournalFile.id(in: Array(bytes.prefix(TemporaryFileJournalFile.headerLength)))
-    }
-
     /// Looks up a file in the records of a root, and changes nothing.
     ///
     /// The record of a slot is written before the file is created. So if the file exists when this returns, the record

@@ -101,12 +101,6 @@ extension EntryContent {
         unsafe UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize)
     }
 
-    /// Appends an encoded value in the arena.
-    func appendEncoded(to bytes: inout [UInt8]) { unsafe bytes.append(contentsOf: encodedBytes) }
-
-    /// The cell that holds the value, if it is in one.
-    var heldCell: ValueCell? { unsafe ownCell?.takeUnretainedValue() }
-
     /// The capacity of an encoded value in the arena.
     var encodedCapacity: Int { Int(words.1) }
 

@@ -245,9 +245,6 @@ struct KeyEntry {
         unsafe UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }
 
-    /// Appends the bytes of the name.
-    func appendName(to bytes: inout [UInt8]) { unsafe bytes.append(contentsOf: nameBytes) }
-
     /// A number that no other entry of the table has.
     var identity: UInt { unsafe UInt(bitPattern: address) }
 
