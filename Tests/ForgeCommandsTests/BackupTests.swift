@@ -96,6 +96,24 @@ struct BackupTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
     }
 
+    @Test("nothing to save is an error, and a backup without files is restored also without its empty directory")
+    func withoutFiles() throws {
+        try FileManager.default.createDirectory(atPath: scratch.path("s/d"), withIntermediateDirectories: true)
+        let empty = try CommandRun(["backup", scratch.path("s"), scratch.path("b")])
+        #expect(empty.status == 4, "\(empty.output)")
+        #expect(empty.errors == "Error: no store here: \(scratch.path("s")) contains no files\n")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["s"])
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: "d")
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 2)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("b/content")).isEmpty)
+        try FileManager.default.removeItem(atPath: scratch.path("b/content"))
+        for (options, action) in [(["--dry-run"], "verified"), ([], "restored")] {
+            let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")] + options)
+            #expect(run.status == 0 && run.output == "0 files \(action) (0 B)\n", "\(run.output) \(run.errors)")
+        }
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("r")) == ["d"])
+    }
+
     @Test("files that were added to a backup are listed, and not restored")
     func added() async throws {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))

@@ -107,14 +107,17 @@ struct RestoreCommand: ParsableCommand {
         let staged = try StagedDirectory(
             for: try POSIXPath(URL(POSIXPath(destination))), keeping: [backup])
         let target = try ConfinedDirectory(staged.path)
-        let content = try Self.content(of: backup)
+        var content: ConfinedDirectory?
         let flush = BulkFlush()
         try BackupManifestReader(of: backup).forEach { file in
             let path = try file.relativePath()
+            // A backup without files may have lost the directory.
+            let source = try content ?? Self.content(of: backup)
+            content = source
             try Self.createParent(of: path, in: target)
             try flush.include(target.path.appending(path).splitLast().parent)
             let copied = try HashedCopy().copy(
-                path, in: content, to: target,
+                path, in: source, to: target,
                 permissions: FilePermissions(rawValue: CModeT(file.permissions & 0o777)),
                 attributes: (file.attributes ?? [:]).mapValues { Array($0) })
             try Self.require(copied.content, as: file)
