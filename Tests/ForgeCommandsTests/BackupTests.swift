@@ -33,10 +33,16 @@ struct BackupTests {
         #expect(try run.summary()["files"] as? Int == 7)
         #expect(try run.rows().map { $0["path"] as? String } == ["link"])
         #expect(try fixture.listing() == before)
+        let manifest = try String(contentsOf: scratch.url.appendingPathComponent("b/manifest"), encoding: .utf8)
+        #expect(manifest.contains(",\"keys\":1,\"path\":\"kv/log\","), "\(manifest)")
+        let verified = try CommandRun(["restore", "--dry-run", scratch.path("b"), scratch.path("r")])
+        #expect(verified.status == 0, "\(verified.errors)")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("r")))
         let restored = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
         #expect(restored.status == 0, "\(restored.errors)")
         let summary = /7 files restored \([0-9.]+ (B|KiB|MiB)\)\n/
         #expect(restored.output.wholeMatch(of: summary) != nil, "\(restored.output)")
+        #expect(verified.output == restored.output.replacing("restored", with: "verified"))
         let check = try CommandRun(["check", scratch.path("r"), "--key-file", scratch.path("r/vault/key")])
         #expect(check.status == 0, "\(check.output)")
         #expect(check.output.contains("intact (1 key)") && check.output.contains("intact (1 secret)"))
@@ -64,7 +70,10 @@ struct BackupTests {
         #expect(refused.status == 1)
         #expect(refused.errors.contains("exists already"), "\(refused.errors)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("full")) == ["file"])
-        #expect(try CommandRun([verb, source, scratch.path("empty")]).status == 0)
+        // An empty directory, and one that is missing with those above it.
+        for place in ["empty", "new/deep/er"] {
+            #expect(try CommandRun([verb, source, scratch.path(place)]).status == 0, "\(place)")
+        }
     }
 
     @Test(
@@ -179,6 +188,25 @@ struct BackupTests {
             let status = try SystemFileSystem().status(POSIXPath(scratch.path("r" + path.dropFirst())))
             #expect(Int(status.permissions.rawValue) & 0o7777 == mode, "\(path): \(status.permissions)")
         }
+    }
+
+    @Test("files have the modes of the manifest again, whatever those of the copies are")
+    func fileModes() throws {
+        let modes = ["a": 0o640, "d/run": 0o755, "d/shown": 0o444, "d/set-id": 0o4750]
+        func permissions(_ path: String) throws -> Int {
+            Int(try SystemFileSystem().status(POSIXPath(scratch.path(path))).permissions.rawValue) & 0o7777
+        }
+        for (path, mode) in modes {
+            try scratch.plant("s/\(path)")
+            try #require(chmod(scratch.path("s/\(path)"), mode_t(mode)) == 0)
+        }
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+        for (path, mode) in modes {
+            #expect(try permissions("b/content/\(path)") == mode & 0o777, "\(path)")
+            try #require(chmod(scratch.path("b/content/\(path)"), 0o600) == 0)
+        }
+        #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("r")]).status == 0)
+        for (path, mode) in modes { #expect(try permissions("r/\(path)") == mode & 0o777, "\(path)") }
     }
 
     @Test("a damaged vault is saved, and reported without its key")
