@@ -29,15 +29,21 @@ extension KeptStoreTests {
         for path in ["/backup/content", "/other/content", "/named/content/manifest"] as [POSIXPath] {
             try device.makeDirectories(path)
         }
-        try device.write(Data("{}".utf8), to: URL(filePath: "/backup/manifest"))
+        try device.makeDirectories("/file")
+        for path in ["/backup/manifest", "/file/content"] {
+            try device.write(Data("{}".utf8), to: URL(filePath: path))
+        }
         try device.setPermissions([], of: .path("/backup/manifest"))
         let user = device.process(user: UserID(1000), group: GroupID(1000))
         for path in ["/backup", "/other", "/named"] as [POSIXPath] {
             try device.setPermissions(FilePermissions(rawValue: 0o755), of: .path(path))
             try device.setPermissions(FilePermissions(rawValue: 0o755), of: .path(path.appending("content")))
         }
+        try device.setPermissions(FilePermissions(rawValue: 0o755), of: .path("/file"))
         let tree = try ConfinedDirectory("/", on: user)
-        for (path, isBackup) in [("backup", true), ("other", false), ("named", false)] as [(POSIXPath, Bool)] {
+        for (path, isBackup) in [
+            ("backup", true), ("other", false), ("named", false), ("file", false), ("missing", false),
+        ] as [(POSIXPath, Bool)] {
             #expect(BackupManifest.isBackup(path, in: tree) == isBackup, "\(path)")
         }
     }

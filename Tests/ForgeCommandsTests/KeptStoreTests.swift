@@ -1,3 +1,4 @@
+import Crypto
 import ForgeStorage
 import Foundation
 import SystemPackage
@@ -222,5 +223,112 @@ struct KeptStoreTests {
             #expect(try keys(run, "skip") == ["d/kv"], "\(run.output)")
         }
         #expect(try files("dst/d") == before)
+    }
+}
+
+extension KeptStoreTests {
+    // MARK: Manifests
+
+    /// What a manifest in a test has in its lines, and why it is refused.
+    struct OddManifest: CustomTestStringConvertible {
+        var lines: [String] = []
+        var format = "\"format\":\"forge-backup\",\"version\":1"
+        /// The number of files in the last line.
+        var count = 1
+        var end = ""
+        let reason: String
+
+        var testDescription: String { "\(lines.first ?? format) \(count) \(end)" }
+
+        static func directory(_ path: String) -> OddManifest {
+            OddManifest(
+                lines: ["{\"directory\":\"\(path)\",\"permissions\":448}"], reason: "leads out of the backup: \(path)")
+        }
+
+        static let all = [
+            directory(".."), directory("../x"), directory("/x"), directory("a/../../x"), directory("a//x"),
+            OddManifest(lines: ["[]"], reason: "altered, damaged or unfinished"),
+            OddManifest(format: "\"format\":\"forge-backup\",\"version\":2", reason: "by a later version of forge"),
+            OddManifest(format: "\"format\":\"other\",\"version\":1", reason: "not the manifest of a backup"),
+            OddManifest(count: 2, reason: "altered or damaged"), OddManifest(end: "[]\n", reason: "altered or damaged"),
+        ]
+    }
+
+    /// Makes a backup of the file `d/f` with a manifest that has the right checksum.
+    private func makeBackup(_ manifest: OddManifest) throws {
+        func checksum(_ text: String) -> String {
+            SHA256.hash(data: Data(text.utf8)).map { String(format: "%02x", $0) }.joined()
+        }
+        let file = "{\"bytes\":4,\"path\":\"d/f\",\"permissions\":384,\"sha256\":\"\(checksum("text"))\"}"
+        let lines = ["{\"created\":\"2024-01-01T00:00:00Z\",\(manifest.format)}"] + manifest.lines + [file]
+        let body = lines.map { $0 + "\n" }.joined()
+        let last = "{\"files\":\(manifest.count),\"sha256\":\"\(checksum(body))\"}\n"
+        try scratch.plant("b/manifest", body + last + manifest.end)
+        try scratch.plant("b/content/d/f", "text")
+    }
+
+    @Test("a manifest without lines of directories is restored with them")
+    func directoriesOfFiles() throws {
+        try makeBackup(OddManifest(reason: ""))
+        let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(try files("r") == ["d/f": Data("text".utf8)])
+    }
+
+    @Test("an altered manifest with the right checksum is refused, with the reason", arguments: OddManifest.all)
+    func oddManifest(manifest: OddManifest) throws {
+        try makeBackup(manifest)
+        for options in [["--dry-run"], []] {
+            let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")] + options)
+            #expect(run.status == 1 && run.output.isEmpty, "\(run.status) \(run.output)")
+            #expect(run.errors.contains(manifest.reason) && run.errorLines.count == 1, "\(run.errors)")
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
+    }
+
+    // MARK: Names
+
+    @Test("names that are not valid UTF-8 are listed, and left out of a backup")
+    func invalidNames() throws {
+        try scratch.plant("s/y", "text")
+        let fileSystem = SystemFileSystem()
+        let root = try POSIXPath(scratch.url).appending("s")
+        defer { try? fileSystem.removeTree(root) }
+        let directory = root.appending(POSIXPath([0x64, 0xFF]))
+        try fileSystem.createDirectory(directory)
+        for file in [directory.appending("x"), root.appending(POSIXPath([0x66, 0xFF]))] {
+            try fileSystem.close(fileSystem.open(file, .writeOnly, options: [.create]))
+        }
+        let run = try CommandRun(["backup", scratch.path("s"), scratch.path("b")])
+        #expect(run.status == 2, "\(run.errors)")
+        let failed = ["d\\xff", "d\\xff/x", "f\\xff"].map { "fail  \($0)  (the name is not valid UTF-8)\n" }.joined()
+        #expect(run.output == failed + "1 file saved (4 B), 3 failed\n")
+        #expect(try CommandRun(["restore", scratch.path("b"), scratch.path("r")]).status == 0)
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("r")) == ["y"])
+    }
+
+    @Test("a path is below a directory if its components begin with those of the directory")
+    func below() {
+        for (path, directory) in [("a", ""), ("a/b", ""), ("ab/c", "ab"), ("ab/c/d", "ab"), ("ab/c/d", "ab/c")] {
+            #expect(POSIXPath(path).isBelow(POSIXPath(directory)), "\(path) \(directory)")
+        }
+        for (path, directory) in [
+            ("", ""), ("", "a"), ("ab", "ab"), ("abc", "ab"), ("abc/d", "ab"), ("xy/c", "ab"), ("a", "ab"),
+            ("a/b", "ab/c"),
+        ] {
+            #expect(!POSIXPath(path).isBelow(POSIXPath(directory)), "\(path) \(directory)")
+        }
+    }
+
+    @Test("what is completed beside the destination is private, also in a directory that was there")
+    func privateUnfinished() throws {
+        try FileManager.default.createDirectory(atPath: scratch.path(".b.partial"), withIntermediateDirectories: true)
+        try #require(chmod(scratch.path(".b.partial"), 0o777) == 0)
+        let staged = try StagedDirectory(for: POSIXPath(scratch.url.appendingPathComponent("b")), keeping: [])
+        for path in [".b.partial", ".b.partial/new"] {
+            let mode = try FileManager.default.attributesOfItem(atPath: scratch.path(path))[.posixPermissions] as? Int
+            #expect(mode == 0o700, "\(path)")
+        }
+        withExtendedLifetime(staged) {}
     }
 }

@@ -294,7 +294,8 @@ struct StagedDirectoryTests {
     }
 
     enum Foreign: String, CaseIterable, CustomTestStringConvertible {
-        case backup, directory, store, file, link, linkToLeftover, fileBesideMarker, otherMarker, markerInLink
+        case backup, directory, contentAlone, store, file, link, linkToLeftover, fileBesideMarker, otherMarker
+        case markerInLink
 
         var testDescription: String { rawValue }
     }
@@ -306,6 +307,7 @@ struct StagedDirectoryTests {
         switch foreign {
         case .backup: try #require(try CommandRun(["backup", scratch.path("app"), staged.path]).status == 0)
         case .directory: try scratch.plant(".b.partial/mine", "mine")
+        case .contentAlone: try scratch.plant(".b.partial/\(StagedDirectory.contentName.shown)/mine", "mine")
         case .store: try #require(try CommandRun(["kv", "set", "\(staged.path)/kv", "user", "1"]).status == 0)
         case .file: try scratch.plant(".b.partial", "mine")
         case .link:

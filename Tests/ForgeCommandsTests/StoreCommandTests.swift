@@ -184,6 +184,8 @@ struct StoreCommandTests {
             ["file", "set", "s", "a", ""], ["file", "list", ""], ["file", "rm", "", "a"],
             ["secret", "list", "", "--key-file", "k"], ["secret", "list", "v", "--key-file", ""], ["check", ""],
             ["check", "d", "--key-file", ""], ["demo", "--directory", ""], ["demo", "--avatar", ""],
+            ["du", ""], ["repair", ""], ["backup", "", "b"], ["backup", "s", ""], ["restore", "", "r"],
+            ["restore", "b", ""],
         ])
     func emptyPath(arguments: [String]) throws {
         let inScratch = ["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", scratch.url.path]
