@@ -60,6 +60,44 @@ struct CheckTests {
         #expect(run.output.contains("0 damaged, 1 skipped"))
     }
 
+    @Test("every kind of file is listed with its state and details, and counted in the summary")
+    func kinds() async throws {
+        let scratch = try await StoreFixture().scratch
+        let images = ImageCacheManager(cacheDirectory: scratch.url.appendingPathComponent("images"))
+        try images.cacheImage(id: "a", data: Data([1]))
+        // Sparse: the details tell that they were read.
+        for path in ["files/#tmp-abcdefghijklmnop", "kv/quarantine-records-1"] {
+            try scratch.plant(path)
+            try #require(truncate(scratch.path(path), 8 << 20) == 0)
+        }
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("link"), withDestinationPath: "kv")
+        try #require(mkfifo(scratch.path("pipe"), 0o600) == 0)
+        let words = ["check", scratch.url.path, "--key-file", scratch.path("vault/key")]
+        let run = try CommandRun(words + ["--json"])
+        #expect(run.status == 0, "\(run.errors)")
+        let rows = try run.rows().map { row -> String in
+            let texts = ["path", "kind", "state"].map { row[$0] as? String ?? "" }
+            let details = (row["details"] as? [String] ?? []).joined(separator: "; ")
+            return "\(texts.joined(separator: ", ")): \(details)"
+        }
+        let sparse = "sparse; read 1.0 MiB, skipped holes"
+        let unrecorded = "no store below the checked directory has recorded it; no store removes it"
+        let expected: [String] = [
+            "files/#tmp-abcdefghijklmnop, temporary file, readable: \(unrecorded); \(sparse)",
+            "files/a.txt, file, readable: ", "images/a.cache, cached image, intact: ",
+            "kv/log, key-value store, intact: 1 key",
+            "kv/quarantine-records-1, quarantine, readable: unreadable data that a store set aside; \(sparse)",
+            "link, symbolic link, skipped: ", "pipe, FIFO, skipped: ", "vault/key, vault key, intact: ",
+            "vault/v, vault, intact: 1 secret",
+        ]
+        #expect(rows == expected)
+        let summary = try run.summary()
+        let counts = ["checked", "damaged", "unverified", "skipped"].map { summary[$0] as? Int }
+        #expect(counts == [7, 0, 0, 2])
+        let output = try CommandRun(words).output
+        #expect(output.hasSuffix("intact (1 secret)\n7 checked, 0 damaged, 2 skipped\n"), "\(output)")
+    }
+
     @Test("files with a second hard link are readable, and their stores read them")
     func hardLinks() async throws {
         let fixture = try await StoreFixture()
@@ -155,6 +193,13 @@ struct CheckTemporaryFilesTests {
         let alive = try details()
         for path in recorded { #expect(alive[path]?.hasPrefix("in use") == true, "\(alive)") }
         #expect(alive[recorded[1] + "/x"] == nil)
+        // The store above the directory has recorded them.
+        let below = try CommandRun(["check", scratch.path("files/d"), "--json"]).rows()
+        #expect(below.map { $0["kind"] as? String } == ["temporary file", "temporary directory", "file"])
+        #expect(below.map { $0["state"] as? String } == ["readable", "skipped", "readable"])
+        let unrecorded = ["no store below the checked directory has recorded it; no store removes it"]
+        let expected: [[String]?] = [unrecorded, unrecorded, []]
+        #expect(below.map { $0["details"] as? [String] } == expected)
         await writer.cancel()
         try scratch.plant(recorded[0])
         let dead = try details()
