@@ -93,7 +93,6 @@ final class StagedDirectory {
             try fileSystem.rename(path, to: destination, .replacing)
         }
         try fileSystem.synchronizeParent(of: destination)
-        isOwned = false
         remove()
     }
 

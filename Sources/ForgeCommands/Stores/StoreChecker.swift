@@ -28,11 +28,7 @@ struct StoreChecker {
             switch event {
             case .entered(let directory):
                 kept.enter(directory.path)
-                if var finding = try logDirectory(directory, below: top) {
-                    isEmpty = false
-                    finding.reasonToKeep = kept.reason(for: directory.path)
-                    findings.append(finding)
-                }
+                if let finding = try logDirectory(directory, below: top) { findings.append(finding) }
                 continue
             case .other: continue
             case .failed(let error):
@@ -76,7 +72,7 @@ struct StoreChecker {
     /// The damage of a key-value store whose log is a directory; nil for any other directory.
     func logDirectory(_ entry: StoreWalk.Entry, below top: POSIXPath) throws(FileSystemError) -> StoreFinding? {
         let (parent, name) = entry.path.splitLast()
-        guard name == FileKVStore.logName, !entry.path.isEmpty, entry.root == parent,
+        guard name == FileKVStore.logName, entry.root == parent,
             try StoreScope(at: top.appendingIfAny(parent), on: fileSystem).owner.contains(.keyValue)
         else { return nil }
         return StoreFinding(
