@@ -137,6 +137,39 @@ struct CheckTests {
         #expect(try paths(damagedIn: run) == ["vault/key"])
     }
 
+    @Test("a backup lists the damaged files that a check lists, but no key for being readable by others")
+    func damageInBackup() throws {
+        try ImageCacheManager(cacheDirectory: scratch.url.appendingPathComponent("s/images"))
+            .cacheImage(id: "a", data: Data([1]))
+        try damage(scratch.url.appendingPathComponent("s/images/a.cache"))
+        for name in ["altered", "open"] {
+            let directory = scratch.url.appendingPathComponent("s/\(name)")
+            let key = try VaultKeyFile.loadOrCreate(at: directory.appendingPathComponent("key"))
+            try VaultCrypt(at: directory.appendingPathComponent("vault"), key: key).set("x", for: CryptKey(key: "a"))
+        }
+        try damage(scratch.url.appendingPathComponent("s/altered/key"))
+        for (name, mode) in [("altered", 0o600), ("open", 0o644)] {
+            try #require(chmod(scratch.path("s/\(name)/key"), mode_t(mode)) == 0)
+        }
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        for number in 0..<3 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        try store.close()
+        var log = try Data(contentsOf: scratch.url.appendingPathComponent("kv/log"))
+        log[64 + 25] ^= 0x10
+        // In a directory that no store has marked.
+        try scratch.plant("s/copy/log", log)
+        let run = try CommandRun(["backup", scratch.path("s"), scratch.path("b"), "--json"])
+        #expect(run.status == 2, "\(run.errors)")
+        let failed = try run.rows().map { "\($0["path"] as? String ?? ""): \($0["reason"] as? String ?? "")" }
+        let expected = [
+            "altered/key: damaged, copied as it is: vault key: loadKey in ",
+            "copy/log: damaged, copied as it is: key-value store: 2 keys; damaged records at bytes 64 to ",
+            "images/a.cache: damaged, copied as it is: cached image: the checksum is wrong",
+        ]
+        #expect(failed.count == 3 && zip(failed, expected).allSatisfy { $0.hasPrefix($1) }, "\(failed)")
+        #expect(try Data(contentsOf: scratch.url.appendingPathComponent("b/content/copy/log")) == log)
+    }
+
     @Test("JSON contains paths unchanged, including control characters")
     func controlCharacters() throws {
         try Data("x".utf8).write(to: scratch.url.appendingPathComponent("a\nb\u{1B}c\u{9B}"))

@@ -205,5 +205,32 @@ struct InterruptionTests {
             json ? "{\"code\":130,\"kind\":\"interrupted\",\"message\":\"interrupted\"}\n" : "Error: interrupted\n"
         #expect(message == expected)
     }
+
+    @Test("a backup that control-C ends leaves nothing beside its destination", .timeLimit(.minutes(10)))
+    func interruptedBackup() throws {
+        let scratch = try Scratch()
+        for number in 0..<20 {
+            try scratch.plant("s/z\(number)")
+            try FileManager.default.createSymbolicLink(
+                atPath: scratch.path("s/link\(number)"), withDestinationPath: "z0")
+        }
+        var end = ChildProcess.End.exit(2)
+        // The backup may be complete before the signal arrives: then once more.
+        for _ in 0..<20 where end == .exit(2) {
+            try? FileManager.default.removeItem(atPath: scratch.path("b"))
+            let output = try FullPipe()
+            let process = try ChildProcess(
+                CommandRun.executable(), ["backup", scratch.path("s"), scratch.path("b")], output: .pipe(output.pipe),
+                errors: .null)
+            // It waits with the line about the first link.
+            while process.isRunning, !isWriting(process) { usleep(1000) }
+            #expect(FileManager.default.fileExists(atPath: scratch.path(".b.partial")))
+            process.send(SIGINT)
+            _ = try output.pipe.fileHandleForReading.readToEnd()
+            end = process.wait(killingAfter: .seconds(60))
+        }
+        #expect(end == .exit(130))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["s"])
+    }
 }
 #endif

@@ -80,6 +80,15 @@ struct MountTests {
         }
     }
 
+    @Test("a mounted directory is no destination of a backup, also if its device is that of the directory above")
+    func mountedDestination() throws {
+        try plant("data/file", Data("x".utf8))
+        let mount = try Mount(.bound, scratch.path("data/sub"), at: scratch.path("mounted"))
+        defer { withExtendedLifetime(mount) {} }
+        let run = try CommandRun(["backup", scratch.path("data"), scratch.path("mounted")])
+        #expect(run.status == 1 && run.errors.contains("is a mount point"), "\(run.errors)")
+    }
+
     @Test(
         "a copy that cannot replace or delete one file goes on, and reports that file", arguments: ["tree", "file"])
     func busyFiles(scheme: String) throws {

@@ -227,6 +227,11 @@ struct SilenceTests {
         #expect(run.status == 2, "\(run.status) \(run.errors)")
         #expect(try run.rows().compactMap { $0["path"] as? String }.contains("closed"), "\(run.output)")
         #expect(try run.summary()["bytes"] as? Int == 5)
+        let table = try CommandRun(["du", scratch.path("d")], prefix: otherUser)
+        #expect(table.status == 2 && table.errors == "Error: 1 directory could not be read\n", "\(table.errors)")
+        #expect(table.output.contains("\nfail  closed  (Permission denied (EACCES))\n1 file, 5 B, "), "\(table.output)")
+        try scratch.plant("d/a/secret", "1")
+        try #require(chmod(scratch.path("d/a/secret"), 0) == 0)
         let log = try makeLog()
         try scratch.plant("d/a/kv/log", log)
         try scratch.plant("d/z/kv/log", log)
@@ -240,6 +245,10 @@ struct SilenceTests {
             let run = try CommandRun(words, prefix: otherUser)
             #expect(run.status == Int32(status), "\(words): \(run.status) \(run.errors)")
             #expect((run.output + run.errors).contains("closed"), "\(words): \(run.output)")
+            let line = run.output.split(separator: "\n").first { $0.contains("a/secret  ") }
+            #expect(line?.hasSuffix("Permission denied (EACCES))") == true, "\(words): \(run.output)")
+            guard words[0] == "check" else { continue }
+            #expect(run.output.split(separator: "  damaged (open: Permission denied (EACCES))\n").count == 3)
         }
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("b/content/a/file")) == Data("12345".utf8))
     }

@@ -1,7 +1,10 @@
 import ChildProcesses
 import ForgeStorage
 import Foundation
+import SystemPackage
 import Testing
+
+@testable import ForgeCommands
 
 struct StoreCommandTests {
     let scratch: Scratch
@@ -236,5 +239,35 @@ struct StoreCommandTests {
         let run = try CommandRun(["file", "rm", store, "a"])
         #expect(run.status == 1)
         #expect(run.errors.contains("--recursive"), "\(run.errors)")
+    }
+    @Test("du prints the sizes of all stores and their sums, as JSON and as a table, also of a store given itself")
+    func diskUsage() async throws {
+        let scratch = try await StoreFixture().scratch
+        try scratch.plant("note", "0123456789")
+        let all = ["directory", "file store", "key-value store", "vaults"]
+        for (place, kinds) in [(scratch.url.path, all), (scratch.path("kv"), ["key-value store"])] {
+            var sums = [0, 0, 0]
+            for path in try FileManager.default.subpathsOfDirectory(atPath: place) {
+                let status = try SystemFileSystem().status(POSIXPath("\(place)/\(path)"), followsSymbolicLinks: false)
+                guard status.type == .regular else { continue }
+                sums[0] += 1
+                sums[1] += Int(status.sizeInBytes)
+                sums[2] += Int(status.allocatedSizeInBytes)
+            }
+            let run = try CommandRun(["du", place, "--json"])
+            #expect(run.status == 0, "\(run.errors)")
+            #expect(try run.rows().map { $0["kind"] as? String } == kinds)
+            let summary = try run.summary()
+            #expect(["files", "bytes", "space"].map { summary[$0] as? Int ?? -1 } == sums)
+            var lines = try run.rows().map { row -> String in
+                let path = row["path"] as? String ?? ""
+                let numbers = ["files", "bytes", "space"].map { "\(row[$0] as? Int ?? -1)" }
+                let cells = [path.isEmpty ? "." : path, row["kind"] as? String ?? ""] + numbers
+                return cells.joined(separator: " ")
+            }
+            lines.append("\(sums[0]) files, \(readableSize(sums[1])), \(readableSize(sums[2])) on the device")
+            let table = try CommandRun(["du", place]).output.split(separator: "\n").dropFirst(2)
+            #expect(table.map { $0.split(separator: " ").joined(separator: " ") } == lines)
+        }
     }
 }
