@@ -91,6 +91,7 @@ struct CheckTests {
             "vault/v, vault, intact: 1 secret",
         ]
         #expect(rows == expected)
+        #expect(try run.rows().compactMap { $0["bytes"] as? Int }.prefix(2) == [8 << 20, 4])
         let summary = try run.summary()
         let counts = ["checked", "damaged", "unverified", "skipped"].map { summary[$0] as? Int }
         #expect(counts == [7, 0, 0, 2])
@@ -230,6 +231,7 @@ struct CheckTemporaryFilesTests {
         let below = try CommandRun(["check", scratch.path("files/d"), "--json"]).rows()
         #expect(below.map { $0["kind"] as? String } == ["temporary file", "temporary directory", "file"])
         #expect(below.map { $0["state"] as? String } == ["readable", "skipped", "readable"])
+        #expect(below.map { $0["bytes"] as? Int } == [1, 0, 4])
         let unrecorded = ["no store below the checked directory has recorded it; no store removes it"]
         let expected: [[String]?] = [unrecorded, unrecorded, []]
         #expect(below.map { $0["details"] as? [String] } == expected)

@@ -286,6 +286,24 @@ extension KeptStoreTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
     }
 
+    @Test("a directory in a backup that cannot be read, and was added to it, is listed", .enabled(if: getuid() == 0))
+    func unreadableAddition() throws {
+        try makeBackup(OddManifest(reason: ""))
+        try scratch.plant("b/content/closed/f")
+        for path in try ["."] + FileManager.default.subpathsOfDirectory(atPath: scratch.url.path) {
+            try #require(chown(scratch.path(path), 65534, 65534) == 0)
+        }
+        try #require(chmod(scratch.path("b/content/closed"), 0) == 0)
+        for (options, action) in [(["--dry-run"], "verified"), ([], "restored")] {
+            let run = try CommandRun(
+                ["restore", scratch.path("b"), scratch.path("r")] + options,
+                prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
+            let line = "skip  closed  (open closed: Permission denied (EACCES))\n"
+            #expect(run.status == 2 && run.output == line + "1 file \(action) (4 B), 1 skipped\n", "\(run.output)")
+        }
+        #expect(try files("r") == ["d/f": Data("text".utf8)])
+    }
+
     // MARK: Names
 
     @Test("names that are not valid UTF-8 are listed, and left out of a backup")

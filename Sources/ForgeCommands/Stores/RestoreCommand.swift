@@ -69,32 +69,35 @@ struct RestoreCommand: ParsableCommand {
         return total
     }
 
-    /// Lists the files that are in the directory of the backup and not among the files of its manifest.
+    /// Lists the files that are in the directory of the backup and not among the files of its manifest, and the
+    /// directories that cannot be read: none of them is of a file of the manifest.
     private func reportAdded(to backup: POSIXPath, files count: Int, _ report: BackupReport) throws {
         var found = 0
-        var isComplete = true
-        func forEachFile(_ body: (POSIXPath) throws -> Void) throws {
+        func forEachEvent(_ body: (StoreWalk.Event) throws -> Void) throws {
             do {
                 var walk = StoreWalk(try Self.content(of: backup))
                 while let event = try walk.next() {
                     try Interruption.check()
-                    if case .file(let entry) = event { try body(entry.path) }
-                    if case .failed = event { isComplete = false }
+                    try body(event)
                 }
             } catch let error as FileSystemError where count == 0 && error.errno.isDisappearance {
                 // A backup without files may have lost its empty directory.
             }
         }
-        try forEachFile { _ in found += 1 }
+        try forEachEvent {
+            if case .file = $0 { found += 1 }
+            if case .failed(let error) = $0 { try report.skip(error.path?.shown ?? "", "\(error)") }
+        }
         // All files of the manifest are there.
-        guard found >= count || !isComplete else {
+        guard found >= count else {
             throw CommandFailure("the manifest is altered: it lists a file twice; nothing is restored")
         }
         guard found > count else { return }
         var listed: Set<POSIXPath> = []
         try BackupManifestReader(of: backup).forEach { listed.insert(try $0.relativePath()) }
-        try forEachFile {
-            if !listed.contains($0) { try report.skip($0.shown, "not in the manifest: added since") }
+        try forEachEvent {
+            guard case .file(let entry) = $0, !listed.contains(entry.path) else { return }
+            try report.skip(entry.path.shown, "not in the manifest: added since")
         }
     }
 
