@@ -98,7 +98,6 @@ struct DiskUsage: Encodable {
         var linked: Set<DirectoryIdentity> = []
         var walk = StoreWalk(try ConfinedDirectory(root))
         while let event = try walk.next() {
-            try Interruption.check()
             switch event {
             case .other: continue
             case .failed(let error):

@@ -60,8 +60,6 @@ struct RepairCommand: ParsableCommand {
             for finding in findings {
                 do {
                     try show(try repair.repair(finding), finding.path)
-                } catch let failure as CommandFailure where failure.status == .interrupted {
-                    throw failure
                 } catch {
                     failures.append(ExitStatus(of: error))
                     try show(StoreRepair.Outcome(action: "fail", details: ["\(error)"]), finding.path)

@@ -42,7 +42,6 @@ struct StoreChecker {
                 }
             }
             try progress.advance()
-            try Interruption.check()
         }
         guard !isEmpty || !findings.isEmpty else { return nil }
         return findings
