@@ -1,7 +1,6 @@
 import ChildProcesses
 import ForgeStorage
 import Foundation
-import SystemPackage
 import Testing
 
 @testable import ForgeCommands
