@@ -1,6 +1,7 @@
 import ChildProcesses
 import ForgeStorage
 import Foundation
+import SystemPackage
 import Testing
 
 @testable import ForgeCommands
