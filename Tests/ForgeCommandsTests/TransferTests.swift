@@ -175,6 +175,117 @@ struct TransferTests {
         for name in ["f", "t", "r"] { #expect(try files(name) == all, "\(name)") }
     }
 
+    @Test("each directory is closed when its files are copied or compared")
+    func manyDirectories() throws {
+        for number in 0..<100 { try scratch.plant("s/\(number)/file", "\(number)") }
+        let run = try CommandRun(
+            ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify"],
+            prefix: ["/bin/sh", "-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(run.output == "100 copied (190 B), 0 equal, 100 verified\n", "\(run.output)")
+        #expect(try files("t") == files("s"))
+    }
+
+    @Test(
+        "a file that is too large for the destination fails, and those stored with it are copied",
+        arguments: ["tree", "file"])
+    func tooLarge(scheme: String) throws {
+        for (name, count) in [("a", 1), ("b", 60_000), ("c", 3), ("d", 100_000)] {
+            try scratch.plant("s/\(name)", String(repeating: "x", count: count))
+        }
+        let run = try CommandRun(
+            ["copy", "tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))", "--verify", "--json"],
+            prefix: ["/bin/sh", "-c", "trap '' XFSZ; ulimit -f 40 && exec \"$0\" \"$@\""])
+        #expect(run.status == 2, "\(run.errors)")
+        let failed = try run.rows().filter { ($0["reason"] as? String)?.contains("EFBIG") == true }
+        #expect(failed.compactMap { $0["key"] as? String }.sorted() == ["b", "d"], "\(run.output)")
+        let counts = try run.summary()
+        for (name, count) in ["copied": 2, "verified": 2, "failed": 2] {
+            #expect(counts[name] as? Int == count, "\(name): \(counts)")
+        }
+        #expect(try files("t") == ["a": "x", "c": "xxx"])
+        let names = try FileManager.default.contentsOfDirectory(atPath: scratch.path("t"))
+        #expect(!names.contains { $0.hasPrefix("#tmp-") }, "\(names)")
+    }
+
+    @Test("what has disappeared since it was listed is no failure, and what has become a pipe is skipped")
+    func changedSince() async throws {
+        try scratch.plant("s/a", "1")
+        try #require(mkfifo(scratch.path("s/pipe"), 0o600) == 0)
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: ".")
+        let arguments = try TransferArguments.parse([
+            "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify",
+        ])
+        let source = try ConfinedDirectory(POSIXPath(arguments.source.url))
+        let target = try FileTarget(arguments.destination)
+        try target.prepare("", like: source)
+        func copied(_ directory: POSIXPath, _ names: [POSIXPath]) async throws -> TransferLog {
+            let log = TransferLog(arguments)
+            var copy = FileGroupCopy(
+                FileGroup(directory: directory, names: names), preparedWith: nil, from: source, to: target, arguments,
+                log)
+            try await copy.run()
+            return log
+        }
+        let log = try await copied("", ["a", "gone", "pipe"])
+        #expect(!log.isLeftOut("a") && log.isLeftOut("gone") && log.isLeftOut("pipe"))
+        let failure = #expect(throws: CommandFailure.self) { try log.finish() }
+        #expect(failure?.description == "1 item skipped: see the list")
+        for directory in ["link", "none"] as [POSIXPath] {
+            let log = try await copied(directory, ["a", "b"])
+            for name in ["a", "b"] as [POSIXPath] { #expect(log.isLeftOut(directory.appending(name).shown)) }
+            #expect(throws: Never.self) { try log.finish() }
+        }
+        #expect(try files("t") == ["a": "1"])
+    }
+
+    #if os(Linux)
+    /// The descriptors of this process that lead to a file or directory at or below a path of the scratch directory.
+    private func descriptors(_ name: String) throws -> [FileDescriptor] {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { number in
+            // Those of other tests may be closed meanwhile.
+            let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+            guard let path, path == scratch.path(name) || path.hasPrefix(scratch.path(name) + "/") else { return nil }
+            return CInt(number).map { FileDescriptor(rawValue: $0) }
+        }
+    }
+
+    @Test("a file system is flushed through one directory, and a flush that fails is an error")
+    func flush() throws {
+        try scratch.plant("d/e/f", "1")
+        do {
+            let flush = BulkFlush()
+            for name in ["d", "d/e"] { try flush.include(POSIXPath(scratch.url.appendingPathComponent(name))) }
+            let open = try descriptors("d")
+            try #require(open.count == 1)
+            try flush.finish()
+            // A descriptor that only stands for a path (O_PATH) cannot be flushed.
+            let path = try FileDescriptor.open(
+                FilePath(scratch.path("d")), .readOnly, options: FileDescriptor.OpenOptions(rawValue: 0o10_000_000))
+            _ = try path.duplicate(as: open[0])
+            try path.close()
+            let failure = #expect(throws: FileSystemError.self) { try flush.finish() }
+            #expect(failure?.errno == .badFileDescriptor)
+        }
+        #expect(try descriptors("d").isEmpty)
+    }
+
+    @Test("the file system of a copy is flushed, if it is not a dry run", arguments: [false, true])
+    func flushedCopy(isDryRun: Bool) async throws {
+        for path in ["s/a", "s/d/b", "t/kept"] { try scratch.plant(path, "1") }
+        let words = ["tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"]
+        let arguments = try TransferArguments.parse(words + (isDryRun ? ["--dry-run"] : []))
+        do {
+            let transfer = try FileTransfer(arguments, TransferLog(arguments))
+            try await transfer.run()
+            // It is kept open for the flush.
+            #expect(try descriptors("t").count == (isDryRun ? 0 : 1))
+            withExtendedLifetime(transfer) {}
+        }
+        #expect(try descriptors("").isEmpty)
+    }
+    #endif
+
     @Test("of two lines with the same key the last one wins, however often they are imported")
     func repeatedKeys() throws {
         func line(_ value: String) throws -> String {
@@ -340,22 +451,107 @@ struct TransferTests {
     func dryRun(scheme: String) throws {
         for (path, text) in [
             ("s/new", "1"), ("s/same", "2"), ("s/other", "3"), ("t/same", "2"), ("t/other", "4"), ("t/old", "5"),
+            ("s/d/new", "6"),
         ] {
             try scratch.plant(path, text)
         }
         let (source, target) = ("tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))")
         let before = try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
-        let run = try CommandRun(["copy", source, target, "--dry-run", "--delete"])
+        let run = try CommandRun(["copy", source, target, "--dry-run", "--delete", "--verify"])
         #expect(run.status == 0, "\(run.errors)")
         #expect(
-            Set(run.output.split(separator: "\n").map(String.init)) == [
-                "copy  \(source)/new → \(target)/new", "equal  \(source)/same → \(target)/same",
-                "replace  \(source)/other → \(target)/other", "delete  \(target)/old",
-                "2 to copy (2 B), 1 equal, 1 to delete",
+            run.output.split(separator: "\n").map(String.init).sorted() == [
+                "3 to copy (3 B), 1 equal, 1 to delete, 0 verified", "copy  \(source)/d/new → \(target)/d/new",
+                "copy  \(source)/new → \(target)/new", "delete  \(target)/old",
+                "equal  \(source)/same → \(target)/same", "replace  \(source)/other → \(target)/other",
             ])
         let rows = try CommandRun(["copy", source, target, "--dry-run", "--delete", "--json"]).rows()
         #expect(Set(rows.compactMap { $0["action"] as? String }) == ["copy", "equal", "replace", "delete"])
+        // Where there is no destination yet, there is nothing to delete.
+        let new = try CommandRun(["copy", source, "\(scheme):\(scratch.path("n"))", "--dry-run", "--delete"])
+        #expect(new.status == 0 && new.output.hasSuffix("4 to copy (4 B), 0 equal, 0 to delete\n"), "\(new.errors)")
         #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted() == before)
+    }
+
+    @Test("a dry run of a copy of keys prints each action, and changes and creates nothing")
+    func keyDryRun() throws {
+        func fill(_ name: String, _ entries: [String: Int]) throws {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
+            for (key, value) in entries { try store.set(KVKey<Int>(key), value: value) }
+            try store.close()
+        }
+        try fill("s", ["changed": 1, "equal": 2, "new": 3])
+        try fill("t", ["changed": 0, "equal": 2, "old": 4])
+        let before = try values("t")
+        let (source, target) = ("kv:\(scratch.path("s"))", "kv:\(scratch.path("t"))")
+        let run = try CommandRun(["copy", source, target, "--dry-run", "--delete"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(
+            run.output == """
+                replace  \(source)#changed → \(target)#changed
+                equal  \(source)#equal → \(target)#equal
+                copy  \(source)#new → \(target)#new
+                delete  \(target)#old
+                2 to copy (6 B), 1 equal, 1 to delete
+
+                """)
+        #expect(try values("t") == before)
+        let new = try CommandRun(["copy", source, "kv:\(scratch.path("n"))", "--dry-run", "--delete", "--verify"])
+        #expect(new.status == 0, "\(new.errors)")
+        #expect(new.output.hasSuffix("\n3 to copy (9 B), 0 equal, 0 to delete, 0 verified\n"), "\(new.output)")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("n")))
+        let copy = try CommandRun(["copy", source, target, "--delete"])
+        #expect(copy.output == "delete  \(target)#old\n2 copied (6 B), 1 equal, 1 deleted\n", "\(copy.errors)")
+        #expect(try values("t") == values("s"))
+    }
+
+    @Test("damage of the source or the destination is listed, and nothing is deleted then")
+    func damagedStores() throws {
+        for name in ["whole", "s", "t"] {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
+            for number in 0..<4 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+            try store.close()
+        }
+        for name in ["s", "t"] {
+            let log = scratch.url.appendingPathComponent("\(name)/log")
+            var bytes = try Data(contentsOf: log)
+            bytes[64 + 25] ^= 1
+            try bytes.write(to: log)
+        }
+        let (whole, source, target) = (
+            "kv:\(scratch.path("whole"))", "kv:\(scratch.path("s"))", "kv:\(scratch.path("t"))"
+        )
+        let before = try values("whole")
+        let from = try CommandRun(["copy", source, whole, "--delete"])
+        #expect(from.status == 2 && from.errors == "Error: nothing was deleted: 1 item failed\n", "\(from.errors)")
+        #expect(from.output.hasPrefix("fail  \(source)# → \(whole)#  (the source is damaged: "), "\(from.output)")
+        #expect(from.output.hasSuffix("\n0 copied (0 B), 3 equal, 0 deleted, 1 failed\n"), "\(from.output)")
+        #expect(try values("whole") == before)
+        try scratch.plant("lines", "good")
+        #expect(try CommandRun(["copy", source, "json:\(scratch.path("lines"))"]).status == 2)
+        #expect(try String(contentsOfFile: scratch.path("lines"), encoding: .utf8) == "good")
+        let to = try CommandRun(["copy", whole, target])
+        #expect(to.status == 2 && to.errors == "Error: 1 item failed, 4 did not\n", "\(to.errors)")
+        #expect(to.output.hasPrefix("fail  \(whole)# → \(target)#  (the destination was damaged: "), "\(to.output)")
+        #expect(to.output.hasSuffix("\n1 copied (3 B), 3 equal, 1 failed\n"), "\(to.output)")
+        #expect(try values("t") == before)
+    }
+
+    @Test("keys of several batches are counted once each, and a key that is too long is listed")
+    func batches() throws {
+        var lines = (0..<150).map { "{\"key\":\"k\($0)\",\"value\":\($0)}\n" }.joined()
+        for count in [1024, 1025] { lines += "{\"key\":\"\(String(repeating: "n", count: count))\",\"value\":0}\n" }
+        let kv = "kv:\(scratch.path("kv"))"
+        let run = try CommandRun(["copy", "json:-", kv, "--json"], input: lines)
+        #expect(run.status == 2, "\(run.errors)")
+        let counts = try run.summary()
+        #expect(counts["copied"] as? Int == 151 && counts["equal"] as? Int == 0, "\(counts)")
+        let rows = try run.rows()
+        #expect(rows.map { $0["reason"] as? String } == ["the name is too long"])
+        #expect((rows.first?["key"] as? String)?.count == 80)
+        let again = try CommandRun(["copy", kv, "kv:\(scratch.path("t"))", "--verify", "--json"]).summary()
+        #expect(again["copied"] as? Int == 151 && again["equal"] as? Int == 0, "\(again)")
+        #expect(again["verified"] as? Int == 151, "\(again)")
     }
 
     @Test("nothing is deleted without --delete, or if it would be more than --max-delete")
@@ -371,7 +567,45 @@ struct TransferTests {
         #expect(try files("t").count == 4)
         #expect(try CommandRun(words + ["--delete", "--max-delete", "3"]).status == 0)
         #expect(try files("t") == ["a": "1"])
+        #expect(try CommandRun(words + ["--delete", "--max-delete", "0"]).status == 0)
+        try scratch.plant("t/old", "x")
+        #expect(try CommandRun(words + ["--delete", "--max-delete", "0"]).status == 2)
+        #expect(try files("t") == ["a": "1", "old": "x"])
     }
+
+    @Test(
+        "what the source has as a link is not deleted, and a name that is no key is not one of a file store",
+        arguments: ["tree", "file"])
+    func otherNames(scheme: String) throws {
+        let isTree = scheme == "tree"
+        for path in ["s/a", "t/link", "t/old", "t/back\\slash"] + (isTree ? ["s/own\\slash"] : []) {
+            try scratch.plant(path, path)
+        }
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: "nowhere")
+        let run = try CommandRun([
+            "copy", "tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))", "--delete", "--verify",
+        ])
+        #expect(run.status == 2 && run.errors == "Error: 1 item skipped: see the list\n", "\(run.errors)")
+        let (copied, deleted) = isTree ? ("2 copied (14 B)", 2) : ("1 copied (3 B)", 1)
+        let verified = isTree ? 2 : 1
+        #expect(
+            run.output.hasSuffix("\n\(copied), 0 equal, \(deleted) deleted, 1 skipped, \(verified) verified\n"),
+            "\(run.output)")
+        let other = isTree ? ["own\\slash": "s/own\\slash"] : ["back\\slash": "t/back\\slash"]
+        #expect(try files("t") == other.merging(["a": "s/a", "link": "t/link"]) { $1 })
+    }
+
+    #if os(Linux)
+    @Test("a file under another spelling is deleted, unless it is the copy just made")
+    func spellings() throws {
+        for path in ["s/a", "s/b", "t/a", "t/b", "t/A"] { try scratch.plant(path, "text") }
+        try FileManager.default.linkItem(atPath: scratch.path("t/b"), toPath: scratch.path("t/B"))
+        let target = "tree:\(scratch.path("t"))"
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", target, "--delete"])
+        #expect(run.output == "delete  \(target)/A\n0 copied (0 B), 2 equal, 1 deleted\n", "\(run.errors)")
+        #expect(try files("t").keys.sorted() == ["B", "a", "b"])
+    }
+    #endif
 
     @Test("deleting keys respects the maximum too")
     func keyDeletion() throws {
@@ -403,12 +637,18 @@ struct TransferTests {
         let empty = try CommandRun(["copy", "\(scheme):\(scratch.path("empty"))", target, "--delete"])
         #expect(empty.status == 1)
         #expect(empty.errors.contains("the source is empty"), "\(empty.errors)")
+        #expect(missing.output.isEmpty && empty.output.isEmpty, "\(missing.output) \(empty.output)")
         #expect(try files("t") == ["keep": "x"])
         #expect(try values("k").count == 5)
         let new = "\(scheme == "tree" ? "file" : "kv"):\(scratch.path("n"))"
         let created = try CommandRun(["copy", "\(scheme):\(scratch.path("empty"))", new])
         #expect(created.status == 1)
         #expect(!FileManager.default.fileExists(atPath: scratch.path("n")))
+        guard scheme == "json" else { return }
+        for input in ["", "\n \n"] {
+            let run = try CommandRun(["copy", "json:-", new], input: input)
+            #expect(run.status == 1 && run.errors.contains("the source is empty"), "\(run.output) \(run.errors)")
+        }
     }
 
     @Test("items that cannot be copied are listed, the others are copied, and the status is that of partial success")
@@ -435,7 +675,8 @@ struct TransferTests {
             ["copy", "kv:a", "tree:b"], ["copy", "a", "kv:b"], ["copy", "kv:", "kv:b"], ["copy", "ftp:a", "kv:b"],
             ["copy", "kv:a", "json:b", "--delete"],
             ["copy", "json:-", "kv:b", "--verify"], ["copy", "kv:a", "kv:b", "--max-delete", "-1"],
-            ["watch", "tree:a"],
+            ["copy", "kv:a", "json:-", "--verify"], ["copy", "json:a", "json:b", "--verify"],
+            ["copy", "tree:a", "s3:bucket"], ["watch", "tree:a"],
         ])
     func usage(words: [String]) throws {
         let run = try CommandRun(words, prefix: ["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", scratch.url.path])
@@ -443,12 +684,23 @@ struct TransferTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
 
-    @Test("a copy into its own source is refused")
-    func ownSource() throws {
-        try scratch.plant("s/a", "1")
-        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("s/t"))"])
-        #expect(run.status == 64, "\(run.errors)")
-        #expect(try files("s") == ["a": "1"])
+    @Test(
+        "a copy of a directory to itself, into itself or to one above it is refused",
+        arguments: [("s", "s"), ("s", "s/t"), ("s/d", "s")])
+    func ownSource(source: String, target: String) throws {
+        for path in ["s/a", "s/d/b"] { try scratch.plant(path, path) }
+        let before = try files("s")
+        let run = try CommandRun(["copy", "tree:\(scratch.path(source))", "tree:\(scratch.path(target))", "--delete"])
+        #expect(run.status == 64 && run.output.isEmpty, "\(run.output) \(run.errors)")
+        #expect(try files("s") == before)
+    }
+
+    @Test("a plain file is no store and no directory", arguments: ["kv", "file", "tree"])
+    func plainSource(scheme: String) throws {
+        try scratch.plant("plain", "text")
+        let run = try CommandRun(["copy", "\(scheme):\(scratch.path("plain"))", "\(scheme):\(scratch.path("t"))"])
+        #expect(run.status == 4 && run.errors.contains("no store here"), "\(run.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["plain"])
     }
 
     @Test(
@@ -461,11 +713,17 @@ struct TransferTests {
             at: target.appendingPathComponent("c"), withIntermediateDirectories: true)
         try FileManager.default.createSymbolicLink(
             at: target.appendingPathComponent("a"), withDestinationURL: scratch.url.appendingPathComponent("outside"))
-        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "\(scheme):\(target.path)", "--json"])
-        #expect(run.status == 2, "\(run.errors)")
-        let failed = try run.rows().compactMap { $0["action"] as? String == "fail" ? $0["key"] as? String : nil }
-        // A file store has no names that begin like those of its own files.
-        #expect(Set(failed) == Set(["a/1", "c"] + (scheme == "file" ? ["#tmp-dir/3"] : [])))
+        for options in [["--dry-run"], []] {
+            let words = ["copy", "tree:\(scratch.path("s"))", "\(scheme):\(target.path)", "--json"]
+            let run = try CommandRun(words + options)
+            #expect(run.status == 2, "\(run.errors)")
+            let failed = try run.rows().filter { $0["action"] as? String == "fail" }
+            // A file store has no names that begin like those of its own files.
+            let expected = (scheme == "file" ? ["#tmp-dir/3"] : []) + ["a/1", "c"]
+            #expect(failed.compactMap { $0["key"] as? String }.sorted() == expected, "\(options)")
+            let reason = failed.first { $0["key"] as? String == "c" }?["reason"] as? String
+            #expect(reason == "the destination has a directory there", "\(options)")
+        }
         #expect(try files("outside") == ["kept": "outside/kept"])
         #expect(try String(contentsOfFile: scratch.path("t/b/2"), encoding: .utf8) == "s/b/2")
         if scheme == "tree" {
@@ -473,9 +731,14 @@ struct TransferTests {
         }
     }
 
-    @Test("new directories of a tree have the permissions of the source's")
+    @Test("files and new directories of a tree have the permissions of the source's, without special bits")
     func permissions() throws {
         try scratch.plant("s/open/closed/file", "1")
+        let modes: [mode_t] = [0o600, 0o440, 0o644, 0o755, 0o4755]
+        for bits in modes {
+            try scratch.plant("s/\(bits)", "1")
+            try #require(chmod(scratch.path("s/\(bits)"), bits) == 0)
+        }
         for (path, mode) in [("s/open", 0o755), ("s/open/closed", 0o500)] {
             try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: scratch.path(path))
         }
@@ -495,6 +758,7 @@ struct TransferTests {
         }
         #expect(try mode("t/open") == 0o755)
         #expect(try mode("t/open/closed") == 0o700)
+        for bits in modes { #expect(try mode("t/\(bits)") == Int(bits & 0o777), "\(bits)") }
     }
 
     @Test("what a killed copy has left is deleted with --delete, but not while another copy writes it")
@@ -502,7 +766,8 @@ struct TransferTests {
         try scratch.plant("s/a", "1")
         try scratch.plant("t/#tmp-0123456789abcdef", "part")
         try scratch.plant("t/#tmp-0123456789abcdee", "part")
-        try scratch.plant("t/#tmp-mine", "kept")
+        let others = ["#tmp-mine", "#tmp-abc", "#tmp-0123456789abcdeg", "#tmp-0123456789abcdef0"]
+        for name in others { try scratch.plant("t/\(name)", "kept") }
         let fileSystem = SystemFileSystem()
         let locked = try fileSystem.open(
             POSIXPath(scratch.url.appendingPathComponent("t/#tmp-0123456789abcdee")), .readOnly)
@@ -512,7 +777,7 @@ struct TransferTests {
         #expect(run.status == 0, "\(run.errors)")
         #expect(
             try Set(FileManager.default.contentsOfDirectory(atPath: scratch.path("t")))
-                == ["a", "#tmp-0123456789abcdee", "#tmp-mine"])
+                == Set(["a", "#tmp-0123456789abcdee"] + others))
     }
 
     @Test("a directory of the source that has become a link is not followed")
@@ -553,15 +818,15 @@ struct TransferTests {
         for number in 0..<400 { try scratch.plant("s/d\(number % 7)/\(number)", content + "\(number)") }
         let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"]
         // On a busy machine the copy may be complete before the signal arrives: then once more.
-        var (end, message) = (ChildProcess.End.exit(0), "")
+        var (end, message, output) = (ChildProcess.End.exit(0), "", "")
         for _ in 0..<50 where end == .exit(0) {
             if FileManager.default.fileExists(atPath: scratch.path("t")) {
                 try FileManager.default.removeItem(atPath: scratch.path("t"))
             }
-            (end, message) = try interruptedCopy(words, after: "t/d0/0")
+            (end, message, output) = try interruptedCopy(words, after: "t/d0/0")
         }
         #expect(end == .exit(130))
-        #expect(message == "Error: interrupted\n")
+        #expect(message == "Error: interrupted\n" && output.isEmpty, "\(message) \(output)")
         let done = try files("t")
         let all = try files("s")
         #expect(done.count < all.count && !done.isEmpty, "\(done.count)")
@@ -574,16 +839,32 @@ struct TransferTests {
         #expect(try files("t") == all)
     }
 
-    /// Starts the command, and interrupts it when a file exists. Returns its end and what it printed as an error.
+    @Test("control-C ends a copy that waits for standard input")
+    func interruptedInput() throws {
+        let (input, output, errors) = (Pipe(), Pipe(), Pipe())
+        let process = try ChildProcess(
+            CommandRun.executable(), ["copy", "json:-", "kv:\(scratch.path("kv"))"], input: .pipe(input),
+            output: .pipe(output), errors: .pipe(errors))
+        try input.fileHandleForWriting.write(contentsOf: Data("no line\n".utf8))
+        // After the line about it, the command has only the next line to wait for.
+        let line = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
+        #expect(line.hasPrefix("fail  json:-#line 1 "), "\(line)")
+        process.send(SIGINT)
+        #expect(process.wait(killingAfter: .seconds(60)) == .exit(130))
+        let message = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        #expect(message == "Error: interrupted\n")
+    }
+
+    /// Starts the command, and interrupts it when a file exists. Returns its end and what it printed.
     private func interruptedCopy(
         _ words: [String], after path: String
-    ) throws -> (end: ChildProcess.End, message: String) {
-        let errors = Pipe()
-        let process = try ChildProcess(CommandRun.executable(), words, output: .null, errors: .pipe(errors))
+    ) throws -> (end: ChildProcess.End, message: String, output: String) {
+        let (output, errors) = (try ChildProcess.unnamedFile(), Pipe())
+        let process = try ChildProcess(CommandRun.executable(), words, output: .file(output), errors: .pipe(errors))
         while !FileManager.default.fileExists(atPath: scratch.path(path)), process.isRunning { usleep(200) }
         process.send(SIGINT)
         let end = process.wait(killingAfter: .seconds(60))
         let message = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        return (end, message)
+        return (end, message, String(decoding: try ChildProcess.content(of: output), as: UTF8.self))
     }
 }
