@@ -166,6 +166,65 @@ struct KeptStoreTests {
 
     // MARK: Stores of other kinds
 
+    @Test("a log without a marker does not replace the log of a marked store")
+    func unmarkedSource() throws {
+        try makeStore("src/kv", keys: 5)
+        try unmark("src/kv")
+        try makeStore("dst/kv")
+        let before = try files("dst")
+        let run = try copy("tree:src", "tree:dst")
+        #expect(run.status == 1, "\(run.output)")
+        #expect(
+            try run.rows().map { $0["reason"] as? String } == ["the destination has a store there: key-value store"])
+        #expect(try files("dst") == before)
+    }
+
+    @Test("a store is copied where another one has files without a marker, if it has files of these kinds, too")
+    func besideUnmarked() async throws {
+        // In a directory below, which a key-value store does not own.
+        try makeStore("src/below")
+        try makeVault("dst/below/vault")
+        try unmark("dst/below/vault")
+        // An app has stored a log in a file store.
+        try await makeFiles("src/files", ["a"])
+        try await DiskFileStore(root: scratch.url.appendingPathComponent("src/files")).save(
+            try #require(files("src")["below/log"]), to: "log")
+        try makeStore("dst/files", keys: 5)
+        try unmark("dst/files")
+        // Of its own kind.
+        try makeStore("src/own")
+        try makeStore("dst/own", keys: 5)
+        try unmark("dst/own")
+        try FileManager.default.removeItem(atPath: scratch.path("src/own/log"))
+        let before = try files("dst")
+        let run = try copy("tree:src", "tree:dst")
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        var expected = try before.merging(files("src")) { $1 }
+        // The copy has made one to lock the store.
+        expected["own/#lock"] = try files("dst")["own/#lock"]
+        #expect(try files("dst") == expected)
+    }
+
+    @Test("a file store is not copied above a backup, unless it has that backup")
+    func aboveBackup() async throws {
+        try makeStore("data/kv")
+        #expect(try CommandRun(["backup", scratch.path("data"), scratch.path("b")]).status == 0)
+        try await makeFiles("src/files", ["a"])
+        try FileManager.default.createDirectory(atPath: scratch.path("dst/files"), withIntermediateDirectories: true)
+        try FileManager.default.copyItem(atPath: scratch.path("b"), toPath: scratch.path("dst/files/b"))
+        let before = try files("dst")
+        let refused = try copy("tree:src", "tree:dst")
+        #expect(refused.status == 1, "\(refused.output)")
+        #expect(
+            Set(try refused.rows().map { $0["reason"] as? String })
+                == ["the destination has a store there: a backup"])
+        #expect(try files("dst") == before)
+        try FileManager.default.copyItem(atPath: scratch.path("b"), toPath: scratch.path("src/files/b"))
+        let run = try copy("tree:src", "tree:dst")
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        #expect(try files("dst") == files("src"))
+    }
+
     @Test("a store is not copied into the directory of one of another kind, marked or not", arguments: [true, false])
     func otherKinds(isMarked: Bool) async throws {
         try await makeFiles("src/x", ["b.txt", "n/a.txt"])

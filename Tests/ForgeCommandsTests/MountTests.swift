@@ -134,6 +134,19 @@ struct MountTests {
         #expect(run.output.hasPrefix("\(stored) copied ("), "\(stored): \(run.output)")
     }
 
+    @Test("a copy of files that a full device ends names the file, leaves no part of it and counts the others")
+    func fullTree() throws {
+        let mount = try Mount(.small, at: scratch.path("mounted"))
+        defer { withExtendedLifetime(mount) {} }
+        try plant("data/a", Data("1".utf8))
+        try plant("data/large", Data(repeating: 7, count: 2 << 20))
+        let target = scratch.path("mounted/t")
+        let run = try CommandRun(["copy", "tree:" + scratch.path("data"), "tree:" + target])
+        #expect(run.status == 1 && run.output == "1 copied (1 B), 0 equal\n", "\(run.output)")
+        #expect(run.errors == "Error: write \(target)/large: No space left on device (ENOSPC)\n", "\(run.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: target) == ["a"])
+    }
+
     @Test("keys are removed from a store on a full device, which no process had open", arguments: [true, false])
     func fullDevice(hasReserve: Bool) throws {
         let mount = try Mount(.small, at: scratch.path("mounted"))

@@ -84,6 +84,31 @@ struct OutputFileTests {
         #expect(run.errors.contains("was not replaced"), "\(run.errors)")
         #expect(!run.output.contains("copied"), "\(run.output)")
         #expect(try content("lines") == "good")
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted()
+                == ["fs", "kv", "lines", "source"])
+    }
+
+    @Test("links at the end of a path are followed and kept, unless they lead in a circle", arguments: [true, false])
+    func links(isAbsolute: Bool) throws {
+        try FileManager.default.createDirectory(atPath: scratch.path("d"), withIntermediateDirectories: false)
+        try plant("d/real", "before")
+        for (name, target) in [("first", "d/second"), ("d/second", "real"), ("circle", "circle")] {
+            try FileManager.default.createSymbolicLink(
+                atPath: scratch.path(name),
+                withDestinationPath: isAbsolute ? scratch.path(target == "real" ? "d/real" : target) : target)
+        }
+        let words = ["file", "get", scratch.path("fs"), "a", "-o"]
+        let run = try CommandRun(words + [scratch.path("first")])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(try content("d/real") == "text")
+        for name in ["first", "d/second"] {
+            let target = try? FileManager.default.destinationOfSymbolicLink(atPath: scratch.path(name))
+            #expect(target != nil, "\(name)")
+        }
+        let circle = try CommandRun(words + [scratch.path("circle")])
+        #expect(circle.status == 1 && circle.errors.contains("\(scratch.path("circle")): "), "\(circle.errors)")
+        #expect(circle.errors.contains("ELOOP"), "\(circle.errors)")
     }
 
     @Test("a file that is replaced keeps its mode, whatever the mask of new files")
@@ -168,21 +193,42 @@ struct OutputFileTests {
         #expect(
             try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted()
                 == ["fs", "kv", "link", "out"])
+        let json = try CommandRun(["file", "get", scratch.path("fs"), "a", "-o", output, "--json"])
+        #expect(json.status == 0 && json.output.hasPrefix("text{\"action\":\"get\","), "\(json.output) \(json.errors)")
     }
 
     #if os(Linux)
-    @Test("a finished output is closed")
-    func closed() throws {
-        let output = try OutputFile(at: POSIXPath(scratch.url.appendingPathComponent("out")), named: "out")
-        try output.write(Array("text".utf8))
-        try output.finish()
-        let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+    /// The paths of the files and directories that this process has open.
+    private func openPaths() throws -> [String] {
         // Those of other tests may be closed meanwhile.
-        let open = descriptors.compactMap { number in
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { number in
             try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
         }
-        #expect(!open.contains(scratch.path("out")))
+    }
+
+    @Test("a finished output is closed, and so is an unfinished one, which leaves nothing")
+    func closed() throws {
+        for (name, isFinished) in [("out", true), ("none", false)] {
+            do {
+                let output = try OutputFile(at: POSIXPath(scratch.url.appendingPathComponent(name)), named: name)
+                try output.write(Array("text".utf8))
+                if isFinished { try output.finish() }
+                #expect(try openPaths().contains(scratch.path("out")) == false)
+                withExtendedLifetime(output) {}
+            }
+            let open = try openPaths()
+            #expect(!open.contains(scratch.url.path) && !open.contains { $0.hasPrefix(scratch.path("#tmp-")) })
+        }
         #expect(try content("out") == "text")
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["fs", "kv", "out"])
+    }
+
+    @Test("an error of an output names its path")
+    func namedError() throws {
+        // Nobody can create a file there.
+        let run = try CommandRun(["file", "get", scratch.path("fs"), "a", "-o", "/proc/new"])
+        #expect(run.status == 1 && run.errors.hasPrefix("Error: open /proc/new: "), "\(run.errors)")
     }
 
     @Test("a link of procfs to a file is refused, and the file is kept")
@@ -200,6 +246,13 @@ struct OutputFileTests {
         let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
         #expect(end == .exit(64), "\(message)")
         #expect(message.contains("/proc/self/fd/9"), "\(message)")
+        #expect(try content("open") == "before")
+        // A file that another process has open.
+        let file = try FileHandle(forWritingTo: scratch.url.appendingPathComponent("open"))
+        let path = "/proc/\(getpid())/fd/\(file.fileDescriptor)"
+        let other = try CommandRun(["file", "get", scratch.path("fs"), "a", "-o", path])
+        try file.close()
+        #expect(other.status == 64 && other.errors.contains("\(path) leads to a file"), "\(other.errors)")
         #expect(try content("open") == "before")
     }
 

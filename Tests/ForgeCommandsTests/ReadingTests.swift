@@ -118,6 +118,37 @@ struct ReadingTests {
         }
         for path in paths { _ = chmod(path, 0o700) }
     }
+
+    @Test(
+        "a copy lists a directory and a file that cannot be read, copies the others and deletes nothing",
+        .enabled(if: unprivileged != nil), arguments: ["tree", "file"])
+    func unreadable(scheme: String) throws {
+        let prefix = try #require(Self.unprivileged)
+        let scratch = try Scratch()
+        for path in ["s/a", "s/closed/b", "s/d/c", "s/secret", "t/old"] { try scratch.plant(path, "1") }
+        for path in ["", "s", "s/a", "s/closed", "s/closed/b", "s/d", "s/d/c", "s/secret", "t", "t/old"] {
+            if !prefix.isEmpty { try #require(chown(scratch.path(path), 65534, 65534) == 0) }
+        }
+        for path in ["s/closed", "s/secret"] { try #require(chmod(scratch.path(path), 0) == 0) }
+        defer { _ = chmod(scratch.path("s/closed"), 0o700) }
+        let words = ["copy", "tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))", "--json"]
+        for options in [["--verify"], ["--delete"]] {
+            let run = try CommandRun(words + options, prefix: prefix)
+            #expect(run.status == 2, "\(run.errors)")
+            let failed = try run.rows().filter { ($0["reason"] as? String)?.contains("EACCES") == true }
+            #expect(failed.compactMap { $0["key"] as? String }.sorted() == ["closed", "secret"], "\(run.output)")
+            let counts = try run.summary()
+            let isDeleting = options == ["--delete"]
+            for (name, count) in [
+                "copied": isDeleting ? 0 : 2, "equal": isDeleting ? 2 : 0, "verified": isDeleting ? 0 : 2, "failed": 2,
+                "deleted": 0,
+            ] {
+                #expect(counts[name] as? Int == count, "\(name): \(counts)")
+            }
+        }
+        let found = try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t"))
+        #expect(found.filter { !$0.hasPrefix("#") }.sorted() == ["a", "d", "d/c", "old"])
+    }
 }
 
 @Suite("kv list")

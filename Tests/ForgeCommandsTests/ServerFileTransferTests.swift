@@ -92,7 +92,8 @@ struct ServerFileTransferTests {
         #expect(target.texts == before && target.flushes.withLock { $0 } == 0)
         try await transfer(source, target, "--verify")
         #expect(target.texts == ["a": "1", "b": "22", "c": "3", "d/e": "", "other": "x"])
-        #expect(target.flushes.withLock { $0 } > 0)
+        // Before and after the deletions.
+        #expect(target.flushes.withLock { $0 } == 2)
     }
 
     @Test("--delete removes what the source does not have, unless it is too much or the source is incomplete")
@@ -150,8 +151,33 @@ struct ServerFileTransferTests {
     func partial(error: any Error) async throws {
         let target = RemotePlace(failures: ["b": error])
         let source = RemotePlace(["a": "1", "b": "2", "c": "3"])
-        #expect(await status { try await transfer(source, target) } == .partial)
+        let failure = await #expect(throws: CommandFailure.self) { try await transfer(source, target, "--verify") }
+        #expect(failure?.description == "1 item failed, 2 did not" && failure?.status == .partial)
         #expect(target.texts == ["a": "1", "c": "3"])
+    }
+
+    @Test("a source without a file that can be copied is not taken for an empty one")
+    func nothingToCopy() async throws {
+        let source = RemotePlace(failures: ["list": CancellationError()])
+        let failure = await #expect(throws: CommandFailure.self) { try await transfer(source, RemotePlace()) }
+        #expect(failure?.description == "1 item failed, 0 did not")
+        let empty = await #expect(throws: CommandFailure.self) { try await transfer(RemotePlace(), RemotePlace()) }
+        #expect(empty?.description.hasPrefix("the source is empty: ") == true)
+    }
+
+    @Test("a copy from a server makes no file store above files of others")
+    func storeAboveOthers() throws {
+        let scratch = try Scratch()
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try store.set(KVKey<Int>("k"), value: 1)
+        try store.close()
+        try FileManager.default.createDirectory(atPath: scratch.path("t/d"), withIntermediateDirectories: true)
+        try FileManager.default.moveItem(atPath: scratch.path("kv/log"), toPath: scratch.path("t/d/log"))
+        // No server is asked.
+        let run = try CommandRun(["copy", "s3://bucket/app", "file:\(scratch.path("t"))"])
+        #expect(run.status == 2, "\(run.errors)")
+        #expect(run.errors.hasSuffix(" would take files of others for its own: d/log\n"), "\(run.errors)")
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t")).sorted() == ["d", "d/log"])
     }
 
     @Test(
@@ -168,4 +194,70 @@ struct ServerFileTransferTests {
         let source = RemotePlace(["a": "1", "b": "2"])
         #expect(await status { try await transfer(source, RemotePlace(failures: ["a": error])) } == expected)
     }
+
+    // MARK: Local files
+
+    /// Opens a file of a directory for a copy.
+    private func opened(_ name: String, in scratch: Scratch) async throws -> LocalCopiedFile {
+        let place = try LocalFilePlace(#require(Home(argument: "tree:\(scratch.url.path)")))
+        return try #require(try await place.open(name) as? LocalCopiedFile)
+    }
+
+    @Test("the checksum of a local file is computed once, and not if the file changes meanwhile")
+    func localChecksum() async throws {
+        let scratch = try Scratch()
+        let content = Data(repeating: 7, count: (2 << 20) + 1)
+        try scratch.plant("a", content)
+        let file = try await opened("a", in: scratch)
+        #expect(file.knownChecksum == nil)
+        let checksum = try await file.checksum()
+        let expected = try #require(RemoteFile(content).knownChecksum)
+        #expect(checksum == expected && file.knownChecksum == expected)
+        try file.requireUnchanged()
+        let other = try await opened("a", in: scratch)
+        let handle = try FileHandle(forWritingTo: scratch.url.appendingPathComponent("a"))
+        try handle.truncate(atOffset: 1)
+        try handle.close()
+        #expect(throws: SourceFailure.self) { try other.requireUnchanged() }
+        await #expect(throws: SourceFailure.self) { try await other.checksum() }
+        #expect(other.knownChecksum == nil)
+    }
+
+    @Test("a file with attributes that changes while it is copied to a file store is not stored")
+    func changedWithAttributes() async throws {
+        let scratch = try Scratch()
+        let source = DiskFileStore(root: scratch.url.appendingPathComponent("s"))
+        try await source.save(Data(repeating: 7, count: 1 << 17), to: "a", attributes: ["type": "note"])
+        let target = DiskFileStore(root: scratch.url.appendingPathComponent("t"))
+        let local = try await opened("s/a", in: scratch)
+        try await local.file.store(in: target, as: "whole")
+        #expect(try await target.attributes(of: "whole") == ["type": "note"])
+        let handle = try FileHandle(forWritingTo: scratch.url.appendingPathComponent("s/a"))
+        try handle.truncate(atOffset: 1)
+        try handle.close()
+        await #expect(throws: SourceFailure.self) { try await local.file.store(in: target, as: "a") }
+        #expect(try await target.list(in: "", recursive: true).map(\.key) == ["whole"])
+    }
+
+    #if os(Linux)
+    @Test("a local file is closed after its copy")
+    func closedLocalFile() async throws {
+        let scratch = try Scratch()
+        try scratch.plant("a", "text")
+        func isOpen() throws -> Bool {
+            // The descriptors of other tests may be closed meanwhile.
+            try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").contains { number in
+                let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+                return path == scratch.path("a")
+            }
+        }
+        do {
+            let file = try await opened("a", in: scratch)
+            #expect(try await file.checksum().count == 64)
+            #expect(try isOpen())
+            withExtendedLifetime(file) {}
+        }
+        #expect(try isOpen() == false)
+    }
+    #endif
 }

@@ -298,9 +298,9 @@ struct SilenceTests {
         #expect(exists("t/kv/note") && exists("t/kv/log"))
     }
 
-    @Test("a file that another process changes after it was copied is a failure with --verify")
+    @Test("a file that another process changes or removes after it was copied is a failure with --verify")
     func changedCopy() throws {
-        for path in ["s/a", "s/d/a"] { try scratch.plant(path, "text") }
+        for path in ["s/a", "s/b", "s/d/a"] { try scratch.plant(path, "text") }
         // The lines about them fill the pipe, so that the command waits for the reader before it verifies.
         for number in 1000..<1300 {
             let name = String(repeating: "f", count: 200) + "\(number)"
@@ -311,13 +311,16 @@ struct SilenceTests {
             CommandRun.executable(), ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify"],
             output: .pipe(output), errors: .null)
         let deadline = ContinuousClock.now + .seconds(60)
-        while !exists("t/a"), copy.isRunning, .now < deadline { usleep(1000) }
+        while !exists("t/a") || !exists("t/b"), copy.isRunning, .now < deadline { usleep(1000) }
         try scratch.plant("t/a", "other")
+        try FileManager.default.removeItem(atPath: scratch.path("t/b"))
         let lines = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
         #expect(copy.wait() == .exit(2))
-        let last = lines.split(separator: "\n").suffix(2)
-        #expect(last.first?.hasSuffix("/t/a  (differs when read back)") == true, "\(last)")
-        #expect(last.last == "2 copied (8 B), 0 equal, 300 skipped, 1 failed, 1 verified")
+        let last = Array(lines.split(separator: "\n").suffix(3))
+        try #require(last.count == 3)
+        #expect(last[0].hasSuffix("/t/a  (differs when read back)"), "\(last)")
+        #expect(last[1].hasSuffix("/t/b  (differs when read back)"), "\(last)")
+        #expect(last[2] == "3 copied (12 B), 0 equal, 300 skipped, 2 failed, 1 verified")
     }
 
     @Test("the manifest of a backup has the attributes of files, which restore does not take from the copies")

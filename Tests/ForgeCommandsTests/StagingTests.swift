@@ -117,6 +117,9 @@ struct PartialFileTests {
             let expected = count <= 1 << 16 ? [UInt8](content) : nil
             let found = try file.shortContent()
             #expect(found == expected)
+            guard expected != nil else { return }
+            try Data("changed".utf8).write(to: scratch.url.appendingPathComponent("source"))
+            #expect(throws: SourceFailure.self) { try file.shortContent() }
         }
     }
 
@@ -222,8 +225,10 @@ struct PartialDownloadTests {
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("final")) == content)
     }
 
-    @Test("begins again if what was written is not of this content, or nothing can tell", arguments: [true, false])
-    func beginsAgain(hasChecksum: Bool) async throws {
+    @Test(
+        "begins again if what was written is not of this content, or nothing can tell",
+        arguments: [(true, 16 << 20), (true, 21 << 20), (false, 21 << 20)])
+    func beginsAgain(hasChecksum: Bool, count: Int) async throws {
         await #expect(throws: FileStoreError.self) { try await copy(RemoteFile(content, end: 16 << 20)) }
         let left = scratch.url.appendingPathComponent(try #require(names.first))
         if hasChecksum {
@@ -231,6 +236,7 @@ struct PartialDownloadTests {
             damaged[9 << 20] ^= 1
             try damaged.write(to: left)
         }
+        try #require(truncate(left.path, off_t(count)) == 0)
         let file = RemoteFile(content, hasChecksum: hasChecksum)
         try await copy(file)
         #expect(file.offsets.withLock { $0.contains(0) })
@@ -243,12 +249,10 @@ struct PartialDownloadTests {
         #expect(try names.isEmpty)
     }
 
-    @Test("a short file that was interrupted leaves nothing")
-    func short() async throws {
-        await #expect(throws: FileStoreError.self) {
-            try await copy(RemoteFile(content.prefix(1 << 20), end: 0))
-        }
-        #expect(try names.isEmpty)
+    @Test("a file of less than 8 MiB that was interrupted leaves nothing", arguments: [(8 << 20) - 1, 8 << 20])
+    func short(count: Int) async throws {
+        await #expect(throws: FileStoreError.self) { try await copy(RemoteFile(content.prefix(count), end: 0)) }
+        #expect(try names.count == (count < 8 << 20 ? 0 : 1))
     }
 }
 

@@ -295,6 +295,7 @@ struct StoreOwnershipTests {
         #expect(try CommandRun(words).status == 0)
         try makeStore("A/app", keys: 7)
         try scratch.plant("B/app/extra", Data("old".utf8))
+        for name in ["vault", "key"] { try scratch.plant("B/vault/old-\(name)", content("B/vault/\(name)")) }
         let run = try CommandRun(words)
         #expect(run.status == 0, "\(run.output) \(run.errors)")
         #expect(try files(below: "B") == files(below: "A"))
