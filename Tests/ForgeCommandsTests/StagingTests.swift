@@ -156,27 +156,30 @@ struct PartialFileTests {
 /// A file on a server, in memory.
 final class RemoteFile: CopiedFile {
     let content: Data
+    let sizeInBytes: Int64
     let knownChecksum: String?
     /// Where a read fails, as if the server had disappeared.
     let end: Int64
     /// The offsets that were read.
     let offsets = Mutex<[Int64]>([])
 
-    init(_ content: Data, hasChecksum: Bool = true, checksum: String? = nil, end: Int64 = .max) {
+    init(
+        _ content: Data, sizeInBytes: Int? = nil, hasChecksum: Bool = true, checksum: String? = nil, end: Int64 = .max
+    ) {
         self.content = content
+        self.sizeInBytes = Int64(sizeInBytes ?? content.count)
         self.end = end
         var hash = ContentHash()
         hash.update(content)
         knownChecksum = hasChecksum ? checksum ?? hash.finish() : nil
     }
 
-    var sizeInBytes: Int64 { Int64(content.count) }
     var identity: String { "identity" }
 
     func read(_ range: Range<Int64>) async throws -> Data {
         offsets.withLock { $0.append(range.lowerBound) }
         guard range.upperBound <= end else { throw FileStoreError(.unavailable(.server), .load, key: "a") }
-        return content[Int(range.lowerBound)..<Int(range.upperBound)]
+        return content[Int(range.lowerBound)..<min(Int(range.upperBound), content.count)]
     }
 
     func checksumOfContent() async throws -> String {
@@ -246,6 +249,12 @@ struct PartialDownloadTests {
     @Test("a content without its checksum is not stored, and leaves nothing")
     func damage() async throws {
         await #expect(throws: CopyDamage.self) { try await copy(RemoteFile(content, checksum: "00")) }
+        #expect(try names.isEmpty)
+    }
+
+    @Test("a file that has become shorter on the server is not stored, and leaves nothing")
+    func shorter() async throws {
+        await #expect(throws: CopyDamage.self) { try await copy(RemoteFile(Data("text".utf8), sizeInBytes: 5)) }
         #expect(try names.isEmpty)
     }
 

@@ -595,6 +595,34 @@ struct TransferTests {
         #expect(try files("t") == other.merging(["a": "s/a", "link": "t/link"]) { $1 })
     }
 
+    @Test(
+        "a file that another process deletes before the copy does is listed, and is no failure",
+        arguments: ["tree", "file"])
+    func deletedMeanwhile(scheme: String) throws {
+        try scratch.plant("s/a", "1")
+        // The lines about them fill the pipe, so that the command waits for the reader before it deletes the last one.
+        let names = (1000..<1300).map { String(repeating: "f", count: 240) + "\($0)" }
+        for name in names { try scratch.plant("t/\(name)") }
+        let (source, target) = ("tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))")
+        let output = Pipe()
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", source, target, "--delete", "--max-delete", "300"],
+            output: .pipe(output), errors: .null)
+        let deadline = ContinuousClock.now + .seconds(60)
+        while FileManager.default.fileExists(atPath: scratch.path("t/\(names[0])")), copy.isRunning, .now < deadline {
+            usleep(1000)
+        }
+        try FileManager.default.removeItem(atPath: scratch.path("t/\(names[299])"))
+        let lines = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        #expect(copy.wait() == .exit(0))
+        #expect(
+            lines.split(separator: "\n").suffix(2).map(String.init) == [
+                "removed  \(source)/\(names[299]) → \(target)/\(names[299])",
+                "1 copied (1 B), 0 equal, 299 deleted",
+            ])
+        #expect(try files("t") == ["a": "1"])
+    }
+
     #if os(Linux)
     @Test("a file under another spelling is deleted, unless it is the copy just made")
     func spellings() throws {

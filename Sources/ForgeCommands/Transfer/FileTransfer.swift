@@ -213,11 +213,20 @@ struct FileTransfer {
             do {
                 if !arguments.dryRun { try await target.delete(path) }
                 try log.record(.delete, path.shown)
-            } catch let error as FileSystemError where error.errno.isDisappearance {
+            } catch  where Self.isGone(error) {
                 try log.record(.removed, path.shown)
             } catch  where error.concernsOneFile {
                 try log.record(.fail, path.shown, reason: "\(error)")
             }
+        }
+    }
+
+    /// Whether the file that was to be deleted does not exist any more.
+    private static func isGone(_ error: any Error) -> Bool {
+        switch error {
+        case let error as FileSystemError: error.errno.isDisappearance
+        case let error as FileStoreError: error.code == .notFound
+        default: false
         }
     }
 

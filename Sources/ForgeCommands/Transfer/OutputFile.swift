@@ -50,7 +50,6 @@ final class OutputFile {
         isReplacement = status != nil
         let permissions = status?.permissions.withoutSetID ?? .ownerReadWrite
         let (parent, file) = end.splitLast()
-        guard !file.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: end) }
         let directory = try fileSystem.open(parent.isEmpty ? "." : parent, .readOnly, options: [.directory])
         do throws(FileSystemError) {
             let temporary: POSIXPath
