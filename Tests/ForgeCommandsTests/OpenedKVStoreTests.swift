@@ -139,5 +139,7 @@ struct OpenedKVStoreTests {
         #expect(batch.refuses("c", []))
         batch.removeAll()
         #expect(!batch.refuses("c", []))
+        batch.append("c", [])
+        #expect(!batch.refuses("\u{E9}", [UInt8](repeating: 0, count: (1 << 20) - 3)))
     }
 }

@@ -197,6 +197,12 @@ struct OutputFileTests {
         #expect(json.status == 0 && json.output.hasPrefix("text{\"action\":\"get\","), "\(json.output) \(json.errors)")
     }
 
+    @Test("a path of standard error is written to", arguments: ["/dev/stderr", "/dev/fd/2"])
+    func standardError(path: String) throws {
+        let run = try CommandRun(["file", "get", scratch.path("fs"), "a", "-o", path])
+        #expect(run.status == 0 && run.errors == "text" && run.output.isEmpty, "\(run.errors)")
+    }
+
     #if os(Linux)
     /// The paths of the files and directories that this process has open.
     private func openPaths() throws -> [String] {

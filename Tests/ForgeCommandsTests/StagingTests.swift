@@ -86,6 +86,24 @@ struct PartialFileTests {
         #expect(try fileSystem.status(POSIXPath(final)).allocatedSizeInBytes < 2 << 20)
     }
 
+    @Test("what has its name and is none is kept", arguments: ["link", "hard link", "directory", "pipe"])
+    func foreign(kind: String) throws {
+        let name = try leave(Data())
+        let path = scratch.path("to/\(name)")
+        try FileManager.default.removeItem(atPath: path)
+        try scratch.plant("mine", "mine")
+        switch kind {
+        case "link": try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: scratch.path("mine"))
+        case "hard link": try FileManager.default.linkItem(atPath: scratch.path("mine"), toPath: path)
+        case "directory": try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        default: try #require(mkfifo(path, 0o600) == 0)
+        }
+        try withCopy { file, copy in try copy.finish(file, as: "final", isExpected: false) }
+        #expect(try Data(contentsOf: scratch.url.appendingPathComponent("to/final")) == content)
+        #expect(try String(contentsOfFile: scratch.path("mine"), encoding: .utf8) == "mine")
+        #expect(try Set(names) == ["final", name])
+    }
+
     @Test("begins anew for a source that has changed")
     func changed() throws {
         let left = try leave(content.prefix(2_000_000))

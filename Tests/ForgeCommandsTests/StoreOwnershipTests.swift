@@ -175,8 +175,12 @@ struct StoreOwnershipTests {
     func sameStore() throws {
         try makeStore("S")
         try FileManager.default.createSymbolicLink(atPath: scratch.path("L"), withDestinationPath: scratch.path("S"))
-        let run = try CommandRun(["copy", "kv:\(scratch.path("S"))", "kv:\(scratch.path("L"))"])
-        #expect(run.status == 64 && run.errors.contains("the same"), "\(run.errors)")
+        for (target, status) in [("L", 64), ("S", 64), ("none", 0)] as [(String, Int32)] {
+            let run = try CommandRun(["copy", "kv:\(scratch.path("S"))", "kv:\(scratch.path(target))"])
+            #expect(run.status == status && run.errors.contains("the same") == (status == 64), "\(run.errors)")
+        }
+        let missing = "kv:\(scratch.path("missing"))"
+        #expect(try CommandRun(["copy", missing, missing]).status == 4)
     }
 
     @Test("a verb of one kind of store leaves the files of another kind as they are")

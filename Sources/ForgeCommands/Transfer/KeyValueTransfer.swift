@@ -53,12 +53,10 @@ struct KeyValueTransfer {
         else { throw CommandFailure("the source and the destination are the same", .usage) }
     }
 
-    /// Whether two paths lead to the same directory or file, or are equal.
+    /// Whether two paths lead to the same directory or file; false if there is none.
     private static func isSamePlace(_ one: URL, _ other: URL) throws -> Bool {
-        let paths = (try POSIXPath(one), try POSIXPath(other))
-        guard paths.0 != paths.1 else { return true }
-        guard let identity = Ancestry.identity(of: paths.0) else { return false }
-        return identity == Ancestry.identity(of: paths.1)
+        guard let identity = Ancestry.identity(of: try POSIXPath(one)) else { return false }
+        return try identity == Ancestry.identity(of: POSIXPath(other))
     }
 
     private static func cluster(of place: StoreURL) async throws -> Substring? {
