@@ -883,6 +883,40 @@ struct TransferTests {
         #expect(message == "Error: interrupted\n")
     }
 
+    #if os(Linux)
+    @Test(
+        "control-C ends a copy between two items that are skipped, refused or deleted",
+        arguments: ["skipped", "refused", "deleted"])
+    func interruptedItems(kind: String) throws {
+        try FileManager.default.createDirectory(atPath: scratch.path("s"), withIntermediateDirectories: false)
+        if kind == "deleted" { try scratch.plant("s/a") }
+        // The lines about them fill the pipe, so that the command waits for the reader before the last ones.
+        let names = (1000..<1300).map { String(repeating: "f", count: 240) + "\($0)" }
+        for name in names {
+            switch kind {
+            case "skipped": try #require(mkfifo(scratch.path("s/\(name)"), 0o600) == 0)
+            case "refused": try scratch.plant("s/\\\(name)")
+            default: try scratch.plant("t/\(name)")
+            }
+        }
+        let target = "\(kind == "refused" ? "file" : "tree"):\(scratch.path("t"))"
+        let (output, errors) = (Pipe(), try ChildProcess.unnamedFile())
+        let copy = try ChildProcess(
+            CommandRun.executable(),
+            ["copy", "tree:\(scratch.path("s"))", target, "--delete", "--max-delete", "300"],
+            output: .pipe(output), errors: .file(errors))
+        #expect(try output.fileHandleForReading.read(upToCount: 1)?.count == 1)
+        copy.send(SIGINT)
+        // Until the signal, number 2, has arrived (proc(5)), or the command has ended.
+        let (status, pending) = ("/proc/\(copy.id)/status", "ShdPnd:\t0000000000000002")
+        while (try? String(contentsOfFile: status, encoding: .utf8))?.contains(pending) == true { usleep(1000) }
+        _ = try output.fileHandleForReading.readToEnd()
+        #expect(copy.wait() == .exit(130))
+        #expect(String(decoding: try ChildProcess.content(of: errors), as: UTF8.self) == "Error: interrupted\n")
+        if kind == "deleted" { #expect(FileManager.default.fileExists(atPath: scratch.path("t/\(names[299])"))) }
+    }
+    #endif
+
     /// Starts the command, and interrupts it when a file exists. Returns its end and what it printed.
     private func interruptedCopy(
         _ words: [String], after path: String
