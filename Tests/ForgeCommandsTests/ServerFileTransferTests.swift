@@ -200,7 +200,8 @@ struct ServerFileTransferTests {
     /// Opens a file of a directory for a copy.
     private func opened(_ name: String, in scratch: Scratch) async throws -> LocalCopiedFile {
         let place = try LocalFilePlace(#require(Home(argument: "tree:\(scratch.url.path)")))
-        return try #require(try await place.open(name) as? LocalCopiedFile)
+        let file = try await place.open(name)
+        return try #require(file as? LocalCopiedFile)
     }
 
     @Test("the checksum of a local file is computed once, and not if the file changes meanwhile")
