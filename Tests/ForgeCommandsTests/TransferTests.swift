@@ -362,6 +362,30 @@ struct TransferTests {
         #expect(try await copy.attributes(of: "d/small") == ["type": "other"])
     }
 
+    @Test("an attribute that is no text is copied to a directory, and a file store has none")
+    func otherAttribute() throws {
+        let fileSystem = SystemFileSystem()
+        func attributes(_ path: String, _ new: [String: [UInt8]] = [:]) throws -> [String: [UInt8]] {
+            let file = try fileSystem.open(POSIXPath(scratch.url.appendingPathComponent(path)), .readWrite)
+            defer { fileSystem.discard(file) }
+            try fileSystem.setFileAttributes(new, of: file)
+            return try fileSystem.fileAttributes(of: file)
+        }
+        let other: [String: [UInt8]] = ["type": [0xFF]]
+        for (name, count) in [("long", 100_000), ("other", 1), ("short", 1)] {
+            try scratch.plant("s/\(name)", String(repeating: "x", count: count))
+        }
+        for name in ["long", "other"] { #expect(try attributes("s/\(name)", other) == other) }
+        let tree = try CommandRun(["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"])
+        #expect(tree.status == 0, "\(tree.output)")
+        #expect(try attributes("t/long") == other && attributes("t/other") == other && attributes("t/short") == [:])
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("f"))", "--json"])
+        #expect(run.status == 2, "\(run.output)")
+        let failed = try run.rows().filter { $0["action"] as? String == "fail" }
+        #expect(failed.compactMap { $0["key"] as? String }.sorted() == ["long", "other"], "\(run.output)")
+        #expect(try files("f") == ["short": "x"])
+    }
+
     @Test("a value of the largest depth comes back from its line")
     func deepestValue() throws {
         let tree = (0..<CodedValue.maximumDepth).reduce(CodedValue.integer(1)) { tree, _ in .array([tree]) }
