@@ -336,7 +336,12 @@ struct StoreOwnershipTests {
     func locksStay() throws {
         try makeStore("A/app")
         let words = ["copy", "tree:\(scratch.path("A"))", "tree:\(scratch.path("B"))", "--verify"]
-        #expect(try CommandRun(words).status == 0)
+        let first = try CommandRun(words)
+        #expect(first.status == 0, "\(first.output) \(first.errors)")
+        // Each file counts once. The log and the marker of the store are verified.
+        let count = try files(below: "A").count
+        #expect(first.output.hasPrefix("\(count) copied ("), "\(first.output)")
+        #expect(first.output.hasSuffix("), 0 equal, 2 verified\n"), "\(first.output)")
         let lock = scratch.path("B/app/#lock")
         let inode = try FileManager.default.attributesOfItem(atPath: lock)[.systemFileNumber] as? Int
         try makeStore("A/app", keys: 4)
