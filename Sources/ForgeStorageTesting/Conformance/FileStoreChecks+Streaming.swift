@@ -265,7 +265,7 @@ extension ConformanceChecks {
     ]
 
     /// Checks of listings that a store reads in several pages.
-    package static let fileLongListings: [ConformanceCheck<any StreamingFileStoring>] = [
+    private static let fileLongListings: [Check] = [
         Check("a listing of many files in one directory has each of them once, and in order if it is sorted") { store in
             let keys = (0..<1100).map { "d/\($0)" }
             for key in keys { try await store.save(Data(), to: key, durability: .none) }

@@ -1,11 +1,36 @@
 import ForgeFileStore
 import ForgeFileSystem
 import Foundation
+import Synchronization
 
-/// A streaming file store with one defect in its listings, copies or exports, to test that the corresponding check fails.
+/// A streaming file store with one defect, to test that the corresponding check fails.
 final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
+    typealias Reader = BrokenFileReader
+    typealias Writer = BrokenFileWriter
+
     /// The raw value is the description of the check that detects the defect.
     enum Defect: String, CaseIterable {
+        case omitsRevisions = "a saved file has the revision that the save returned"
+        case skipsEqualSaves = "every save has a revision of its own, for equal contents too"
+        case replacesPresent = "a save that expects no file creates one and replaces none"
+        case createsDeleted = "a save that expects a revision replaces that revision only"
+        case losesUpdates = "concurrent updates of one file all count"
+        case skipsUnflushedSaves = "a save with any durability is loaded"
+        case reordersBatches = "a batch makes its changes in their order"
+        case checksKeysLate = "an invalid key in a batch is found before any change"
+        case goesOnAfterFailures = "a failed change of a batch names its key, and the changes before it are made"
+        case marksBatches = "an empty batch does nothing"
+        case shiftsRanges = "a reader returns ranges, chunks and the whole file"
+        case readsTheKey = "a reader sees the content as it was opened"
+        case missesDirectories = "there is no reader of a missing file or a directory"
+        case commitsTwice = "a written file appears when it is committed"
+        case keepsCancelled = "a cancelled or released writer leaves no file"
+        case forgetsConditions = "a writer replaces no file that its condition excludes"
+        case losesChunks = "a sequence of chunks is written"
+        case hidesEmptyDirectories = "a listing by pages has what a listing has"
+        case sortsWholeKeys = "a sorted listing is in order and continues after any key"
+        case takesPrefixesForDirectories = "a listing by prefix has the keys with that prefix"
+        case listsTheMissing = "the empty store has no files, and a missing directory is not found"
         case losesLaterPages =
             "a listing of many files in one directory has each of them once, and in order if it is sorted"
         case cutsExports = "an exported file is written byte for byte, and the stored one stays"
@@ -18,26 +43,113 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         case runsOn = "a cancelled task copies and exports nothing"
     }
 
-    private let defect: Defect?
+    let defect: Defect?
     let base = InMemoryFileStore()
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
 
+    // MARK: Saving
+
+    func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
+    ) async throws -> StoredFile {
+        var condition = condition
+        switch (defect, condition) {
+        case (.skipsEqualSaves, .always) where base.exists(key):
+            if try await base.load(key) == data { return try await base.info(key) }
+        case (.replacesPresent, .absent): condition = .always
+        case (.createsDeleted, .unchanged) where !base.exists(key): condition = .always
+        case (.losesUpdates, .unchanged) where data == Data("20".utf8): return try await base.info(key)
+        case (.skipsUnflushedSaves, _) where durability == Durability.none && base.exists(key):
+            return try await base.info(key)
+        default: break
+        }
+        var saved = try await base.save(data, to: key, if: condition, durability: durability, attributes: attributes)
+        if defect == .omitsRevisions { saved.revision = nil }
+        return saved
+    }
+
+    func apply(_ batch: FileBatch, durability: Durability?) async throws {
+        do {
+            try await base.apply(batch, durability: durability)
+        } catch let error as FileStoreError {
+            switch (defect, error.code) {
+            case (.checksKeysLate, .invalidKey): try await base.save(Data(), to: "a")
+            case (.goesOnAfterFailures, .notDirectory): try await base.save(Data(), to: "d")
+            default: break
+            }
+            throw error
+        }
+        switch defect {
+        case .reordersBatches where base.exists("twice"): try await base.save(Data("first".utf8), to: "twice")
+        case .marksBatches: try await base.createDirectory("batches")
+        default: break
+        }
+    }
+
+    // MARK: Readers and writers
+
+    func reader(for key: String) async throws -> BrokenFileReader {
+        do {
+            return BrokenFileReader(try await base.reader(for: key), of: self)
+        } catch let error as FileStoreError where error.code == .isDirectory && defect == .missesDirectories {
+            throw FileStoreError(.notFound, .load, key: key)
+        }
+    }
+
+    func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> BrokenFileWriter {
+        let writer = try await base.writer(
+            for: key, if: defect == .forgetsConditions ? .always : condition, durability: durability,
+            attributes: attributes)
+        return BrokenFileWriter(writer, defect)
+    }
+
+    // MARK: Listings
+
     func files(in directory: String, _ options: FileListingOptions) -> FileListing {
         let listing = base.files(in: directory, options)
-        guard defect == .losesLaterPages else { return listing }
-        return FileListing {
+        switch defect {
+        case .losesLaterPages: return changed(listing) { Array($0.prefix(1000)) }
+        case .hidesEmptyDirectories:
+            return changed(listing) { files in
+                files.filter { file in !file.isDirectory || files.contains { $0.key.hasPrefix(file.key + "/") } }
+            }
+        case .sortsWholeKeys where options.sorted:
+            return changed(listing) { files in
+                files.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
+            }
+        case .takesPrefixesForDirectories where !options.prefix.isEmpty:
+            return changed(listing) { files in
+                files.filter { $0.key == options.prefix || $0.key.hasPrefix(options.prefix + "/") }
+            }
+        case .listsTheMissing: return changed(listing) { $0 }
+        default: return listing
+        }
+    }
+
+    /// A listing with the files that `change` makes of those of another.
+    private func changed(
+        _ listing: FileListing, _ change: @escaping @Sendable ([StoredFile]) -> [StoredFile]
+    ) -> FileListing {
+        FileListing { [defect] in
             var isListed = false
             return {
                 guard !isListed else { return nil }
                 isListed = true
-                var page: [StoredFile] = []
-                for try await file in listing where page.count < 1000 { page.append(file) }
-                return page.isEmpty ? nil : page
+                var files: [StoredFile] = []
+                do {
+                    for try await file in listing { files.append(file) }
+                } catch let error as FileStoreError where error.code == .notFound && defect == .listsTheMissing {}
+                return change(files)
             }
         }
     }
+
+    // MARK: Copies and exports
 
     func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
         let base = base
@@ -72,6 +184,56 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             try await Task { try await base.export(key, to: destination, overwrite: overwrite) }.value
         default: try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
         }
+    }
+}
+
+/// A reader of a ``BrokenStreamingFileStore``, with the defect of the store.
+final class BrokenFileReader: FileReading {
+    private let base: FileReader
+    private let store: BrokenStreamingFileStore
+
+    init(_ base: FileReader, of store: BrokenStreamingFileStore) { (self.base, self.store) = (base, store) }
+
+    var file: StoredFile { base.file }
+
+    func read(_ range: Range<Int64>) async throws -> Data {
+        switch store.defect {
+        case .shiftsRanges where (-100..<0).contains(range.lowerBound):
+            return try await base.read(0..<range.upperBound - range.lowerBound)
+        case .readsTheKey where store.base.exists(file.key):
+            return try await store.base.reader(for: file.key).read(range)
+        default: return try await base.read(range)
+        }
+    }
+
+    func attributes() async throws -> [String: String] { try await base.attributes() }
+}
+
+/// A writer of a ``BrokenStreamingFileStore``, with the defect of the store.
+final class BrokenFileWriter: FileWriting {
+    private let base: FileWriter
+    private let defect: BrokenStreamingFileStore.Defect?
+    private let writeCount = Mutex(0)
+    private let committed = Mutex<StoredFile?>(nil)
+
+    init(_ base: FileWriter, _ defect: BrokenStreamingFileStore.Defect?) { (self.base, self.defect) = (base, defect) }
+
+    func write(_ data: Data) async throws {
+        writeCount.withLock { $0 += 1 }
+        if defect == .losesChunks, writeCount.withLock(\.self) > 64 { return }
+        try await base.write(data)
+    }
+
+    func commit() async throws -> StoredFile {
+        if defect == .commitsTwice, let file = committed.withLock(\.self) { return file }
+        let file = try await base.commit()
+        committed.withLock { $0 = file }
+        return file
+    }
+
+    func cancel() async {
+        guard defect == .keepsCancelled else { return await base.cancel() }
+        do { try await base.commit() } catch _ {}
     }
 }
 

@@ -100,9 +100,9 @@ struct FileStoreDefectTests {
     }
 }
 
-@Suite("Every check of long listings, copies and exports detects its defect")
+@Suite("Every check of a streaming file store, but those of attributes, detects its defect")
 struct StreamingFileStoreDefectTests {
-    private static let checks = ConformanceChecks.fileLongListings + ConformanceChecks.fileTransfers
+    private static let checks = ConformanceChecks.streamingFileStore.filter { !$0.needs.contains(.fileAttributes) }
 
     @Test("a wrapper without a defect passes", arguments: checks)
     func sound(_ check: ConformanceCheck<any StreamingFileStoring>) async throws {

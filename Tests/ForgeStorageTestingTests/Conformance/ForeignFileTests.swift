@@ -243,3 +243,109 @@ extension DiskStorage {
     fileprivate func saveNow(_ value: Data, _ key: String) throws { try save(value: value, for: key) }
     fileprivate func fetchNow(_ key: String) throws -> Data { try fetchValue(for: key) }
 }
+
+/// The defects of a store that removes files of others when it cleans up, or writes in place, by the check that must
+/// find them.
+enum ForeignFileDefect: String, CaseIterable {
+    case takesPrefixes = "no call changes or removes files whose names only share a prefix with temporary files"
+    case takesLeftovers = "no call changes or removes another store's temporary files"
+    case takesAutosaves = "no call changes or removes editors' files"
+    case takesInvalidNames = "no call changes or removes names that are not valid keys"
+    case takesLinks = "no call changes or removes symbolic links"
+    case takesNodes = "no call changes or removes FIFOs and sockets"
+    case takesNested = "no call changes or removes another store below the root, with its temporary file"
+    case takesRecorded =
+        "no call changes or removes another store's temporary files that a journal of this store names"
+    case takesRecordedLinks = "no call changes or removes files with a second hard link that a journal names"
+    case writesInPlace =
+        "calls serve, replace and remove files with a second hard link; the other name keeps its content"
+
+    /// A store with a defect or, as the control, without any.
+    static func place(_ defect: ForeignFileDefect?) -> ForeignFileFixture {
+        let (fileSystem, root) = (InMemoryFileSystem(), POSIXPath("/root"))
+        let store = DiskFileStore(root: URL(root, isDirectory: true), fileSystem: fileSystem)
+        return ForeignFileFixture(
+            fileSystem, root: root, directories: [".", "d"],
+            calls: [
+                .init("save") { for key in ["a", "d/b"] { try await store.save(Data("hello".utf8), to: key) } },
+                .init("clean up") { try defect?.cleanUp(root, fileSystem) },
+            ])
+    }
+
+    private func cleanUp(_ root: POSIXPath, _ fileSystem: InMemoryFileSystem) throws {
+        guard self != .writesInPlace else {
+            let file = try fileSystem.open(root.appending("a"), .writeOnly)
+            return try fileSystem.closing(file) { () throws(FileSystemError) in
+                try fileSystem.writeBytes(Array("HELLO".utf8), to: file)
+            }
+        }
+        var pending: [POSIXPath] = ["."]
+        while let directory = pending.popLast() {
+            let entries = try fileSystem.withDirectory(root.appending(directory)) {
+                (descriptor) throws(FileSystemError) in try fileSystem.entries(of: descriptor)
+            }
+            let isNested = directory != "." && entries.contains { $0.name.isStoreMarker }
+            for entry in entries {
+                let path = directory.appending(entry.name)
+                switch (try takes(entry, path, isNested: isNested, root, fileSystem), entry.type) {
+                case (true, .directory): try fileSystem.removeTree(root.appending(path))
+                case (true, _): try fileSystem.unlink(root.appending(path))
+                case (false, .directory): pending.append(path)
+                case (false, _): continue
+                }
+            }
+        }
+    }
+
+    private func takes(
+        _ entry: DirectoryEntry, _ path: POSIXPath, isNested: Bool, _ root: POSIXPath, _ fileSystem: InMemoryFileSystem
+    ) throws -> Bool {
+        let name = entry.name
+        switch self {
+        case .takesPrefixes: return name.isLeftover && !name.isInternalToStore
+        case .takesLeftovers: return name.isLeftover && name.isInternalToStore
+        case .takesAutosaves: return name == "##" || name == "#notes#"
+        case .takesInvalidNames: return !name.isKey && !name.isReservedName
+        case .takesLinks: return entry.type == .symbolicLink
+        case .takesNodes: return entry.type == .fifo || entry.type == .socket
+        case .takesNested: return isNested && name.isLeftover
+        case .takesRecorded, .takesRecordedLinks:
+            guard let id = name.ownerID, try Self.recordedIDs(root, fileSystem).contains(id) else { return false }
+            let status = try fileSystem.status(root.appending(path), followsSymbolicLinks: false)
+            return (status.type == .regular && status.linkCount > 1) == (self == .takesRecordedLinks)
+        case .writesInPlace: return false
+        }
+    }
+
+    /// The random parts of the temporary names that the journals in the root record.
+    private static func recordedIDs(_ root: POSIXPath, _ fileSystem: InMemoryFileSystem) throws -> [POSIXPath] {
+        let entries = try fileSystem.withDirectory(root) {
+            (descriptor) throws(FileSystemError) in try fileSystem.entries(of: descriptor)
+        }
+        return try entries.map(\.name).filter { $0.isStoreMarker && !$0.isMarkerOfKind }.map { name in
+            POSIXPath(try fileSystem.readFile(root.appending(name)).dropFirst(12).prefix(16))
+        }
+    }
+}
+
+@Suite("Every check of other programs' files detects its defect")
+struct ForeignFileDefectTests {
+    private static let checks = ConformanceChecks.foreignFiles
+
+    @Test("a store without a defect passes", arguments: checks)
+    func sound(_ check: ConformanceCheck<ForeignFileFixture>) async throws {
+        try await check.run(on: ForeignFileDefect.place(nil))
+    }
+
+    @Test(arguments: ForeignFileDefect.allCases)
+    func defects(_ defect: ForeignFileDefect) async throws {
+        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        await #expect(throws: ConformanceViolation.self) { try await check.run(on: ForeignFileDefect.place(defect)) }
+    }
+
+    @Test("and there is a defect for each of them")
+    func completeness() {
+        let planted = ForeignFileDefect.allCases.map(\.rawValue)
+        #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
+    }
+}
