@@ -80,6 +80,14 @@ extension ConformanceChecks {
             try expectEqual(try await store.totalSize(), 32_100, "size")
             try await store.save(Data(count: 1), to: "b/c")
             try expectEqual(try await store.totalSize(), 30_101, "size after replacing a file")
+            try await store.delete("b/d/e")
+            try expectEqual(try await store.totalSize(), 101, "size after delete(b/d/e)")
+            try await store.save(Data(count: 40), to: "b/d/e")
+            try expectEqual(try await store.totalSize(), 141, "size after save(to: b/d/e)")
+            try await store.deleteDirectory("b")
+            try expectEqual(try await store.totalSize(), 100, "size after deleteDirectory(b)")
+            try await store.save(Data(count: 5), to: "b/d/e")
+            try expectEqual(try await store.totalSize(), 105, "size after save(to: b/d/e) in a new directory")
         },
         FileStoreCheck("a listing of many files contains each of them once") { store in
             for number in 0..<200 { try await store.save(Data(), to: "many/\(number)") }
@@ -109,6 +117,9 @@ extension ConformanceChecks {
             try await expectCode(.notFound, "delete") { try await store.delete("nothing") }
             try await expectCode(.notFound, "delete in no directory") { try await store.delete("no/thing") }
             try await expectCode(.notFound, "deleteDirectory") { try await store.deleteDirectory("nothing") }
+            try await expectCode(.notFound, "deleteDirectory in no directory") {
+                try await store.deleteDirectory("no/thing")
+            }
         },
         FileStoreCheck("a directory is not deleted as a file, nor a file as a directory") { store in
             try await fill(store)
@@ -150,6 +161,25 @@ extension ConformanceChecks {
             try await store.save(Data("1".utf8), to: "a/b/c/d")
             try await store.createDirectory("a/b/c")
             try expectEqual(try await store.load("a/b/c/d"), Data("1".utf8), "content")
+        },
+        FileStoreCheck(
+            "a created directory is listed with its parents, and is empty until it is deleted",
+            needs: [.emptyDirectories]
+        ) { store in
+            try await store.createDirectory("a/b")
+            for key in ["a", "a/b"] {
+                try expect(await store.exists(key), "exists(\(key)) after createDirectory(a/b): expected true")
+                try expectEqual(try await store.info(key).kind, .directory, "the kind of info(\(key))")
+            }
+            try expectEqual(try await keys(store.list(recursive: true)), ["a", "a/b"], "list(recursive: true)")
+            try expectEqual(try await store.list(in: "a/b"), [], "list(in: a/b)")
+            try expectEqual(try await store.totalSize(), 0, "totalSize()")
+            try await store.deleteDirectory("a/b")
+            try expect(!(await store.exists("a/b")), "exists(a/b) after deleteDirectory(a/b): expected false")
+            try expectEqual(try await keys(store.list(recursive: true)), ["a"], "list after deleteDirectory(a/b)")
+            try await store.createDirectory("a/b")
+            try await store.deleteAll()
+            try expectEqual(try await store.list(recursive: true), [], "list(recursive: true) after deleteAll()")
         },
         FileStoreCheck("a directory is not created at the path of a file", needs: [.emptyDirectories]) { store in
             try await store.save(Data("1".utf8), to: "file")
@@ -196,7 +226,7 @@ extension ConformanceChecks {
             try await expectCode(.notFound, "a missing file") { try await store.attributes(of: "d/x") }
         },
         Check("every save replaces the attributes: one without them leaves none") { store in
-            for kind in ["save", "conditional save", "update", "batch", "writer"] {
+            for kind in ["save", "conditional save", "update", "batch", "copy", "move", "writer"] {
                 try await store.save(text("old"), to: "f", attributes: ["a": "1", "b": "2"])
                 try await store.save(text("old"), to: "f", attributes: ["b": "3"])
                 try expectAttributes(try await store.attributes(of: "f"), ["b": "3"], "after a second save")
@@ -205,6 +235,8 @@ extension ConformanceChecks {
                 case "conditional save": try await store.save(text("new"), to: "f", if: .always)
                 case "update": try await store.update("f") { _ in text("new") }
                 case "batch": try await store.batch { $0.save(text("new"), to: "f") }
+                case "copy": try await withSource(text("new")) { try await store.copy(from: $0, to: "f") }
+                case "move": try await withSource(text("new")) { try await store.move(from: $0, to: "f") }
                 default: try await store.write(to: "f") { try await $0.write(text("new")) }
                 }
                 try expectAttributes(try await store.attributes(of: "f"), [:], "after a \(kind)")
@@ -235,6 +267,9 @@ extension ConformanceChecks {
             let largest = ["a": String(repeating: "x", count: 2_000), "b": String(repeating: "y", count: 46)]
             try await store.save(text("new"), to: "f", attributes: largest)
             try expectAttributes(try await store.attributes(of: "f"), largest, "the largest attributes")
+            let most = Dictionary(uniqueKeysWithValues: (0..<50).map { ("a\($0)", "\($0)") })
+            try await store.save(text("new"), to: "f", attributes: most)
+            try expectAttributes(try await store.attributes(of: "f"), most, "the most attributes")
         },
         Check("a save whose condition is not met keeps content and attributes") { store in
             let first = try await store.save(text("a"), to: "f", attributes: ["a": "1"])
@@ -292,6 +327,8 @@ extension ConformanceChecks {
         let long = String(repeating: "x", count: 2_040)
         refused.append((["a": "secret ..." + long], .tooLarge("a")))
         refused.append((["a": "secret", "b": long, "c": ""], .tooLarge("b")))
+        let surplus = Dictionary(uniqueKeysWithValues: (0..<50).map { ("a\($0)", "") })
+        refused.append((surplus.merging(["b": "secret"]) { $1 }, .tooLarge("b")))
         return refused
     }()
 

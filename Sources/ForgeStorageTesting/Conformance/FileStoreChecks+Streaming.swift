@@ -48,6 +48,11 @@ extension ConformanceChecks {
             }
             try expect(!(await store.exists("d/f")), "the file should stay deleted")
             try expectEqual(try await store.list(in: "d").count, 0, "files left behind")
+            try await store.save(text("d"), to: "d/f")
+            try await expectCode(.conflict, "a save over a file that was created again") {
+                try await store.save(text("c"), to: "d/f", if: .unchanged(second))
+            }
+            try expectEqual(try await store.load("d/f"), text("d"), "content of the file that was created again")
         },
         Check("concurrent updates of one file all count") { store in
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -121,6 +126,14 @@ extension ConformanceChecks {
             try expectEqual(saving.key, "a/below", "the key of \(saving), of a batch that saves below the file a")
             try expectEqual(try await store.load("a"), text("a"), "load(a) after a batch that saves below it")
             try expect(!(await store.exists("d")), "exists(d) after a failed change before it: expected false")
+            let creating = try await expectCode(.alreadyExists, "batch that saves a if it is absent") {
+                try await store.batch { batch in
+                    batch.save(text("e"), to: "e")
+                    batch.save(text("new"), to: "a", if: .absent)
+                }
+            }
+            try expectEqual(creating.key, "a", "the key of \(creating), of a batch that saves a if it is absent")
+            try expectEqual(try await store.load("a"), text("a"), "load(a) after a batch that saves it if it is absent")
         },
         Check("an empty batch does nothing") { store in
             try await store.batch { _ in }
@@ -191,6 +204,11 @@ extension ConformanceChecks {
             try await expectCode(.closed, "write after the cancel") { try await writer.write(text("!")) }
             try await expectCode(.closed, "commit after the cancel") { try await writer.commit() }
             _ = try await store.writer(for: "e/f")
+            let incomplete = try await store.writer(for: "h")
+            try await expectError(CancellationError.self, "write in a cancelled task") {
+                try await inCancelledTask { try await incomplete.write(text("content")) }
+            }
+            try await expectCode(.closed, "commit after a cancelled write") { try await incomplete.commit() }
             struct Interruption: Error {}
             _ = try await expectError(Interruption.self, "a failing body") {
                 try await store.write(to: "g") { writer in
@@ -207,6 +225,14 @@ extension ConformanceChecks {
             try await store.save(text("theirs"), to: "f")
             try await expectCode(.alreadyExists, "commit") { try await writer.commit() }
             try expectEqual(try await store.load("f"), text("theirs"), "content")
+            let theirs = try await knownRevision(of: store.info("f"))
+            let first = try await store.writer(for: "f", if: .unchanged(theirs), durability: nil)
+            let second = try await store.writer(for: "f", if: .unchanged(theirs), durability: nil)
+            try await first.write(text("first"))
+            try await second.write(text("second"))
+            try await first.commit()
+            try await expectCode(.conflict, "commit over another revision") { try await second.commit() }
+            try expectEqual(try await store.load("f"), text("first"), "content after a commit over another revision")
         },
         Check("a sequence of chunks is written") { store in
             let chunks = AsyncStream<Data> { continuation in
@@ -272,9 +298,10 @@ extension ConformanceChecks {
             let found = try await all(store.files(in: "d", FileListingOptions())).map(\.key)
             try expectEqual(found.count, keys.count, "the number of listed files")
             try expectEqual(Set(found), Set(keys), "listed files")
+            try await store.save(Data(), to: "e", durability: .none)
             let sorted = try await all(store.files(in: "", FileListingOptions(sorted: true, after: "d"))).map(\.key)
             try expect(
-                sorted == keys.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) },
+                sorted == keys.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) } + ["e"],
                 "a sorted listing of \(keys.count) files is not in order, or not complete")
         }
     ]

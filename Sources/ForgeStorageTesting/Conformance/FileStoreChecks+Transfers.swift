@@ -12,6 +12,7 @@ extension ConformanceChecks {
                     try await store.copy(from: source, to: "in/\(size)")
                     try expectEqual(try await store.load("in/\(size)"), content, "load(in/\(size)) after copy")
                     try expectEqual(try Data(contentsOf: source), content, "the source after copy")
+                    try expectEqual(try neighbours(of: source), ["source"], "files beside the source after copy")
                 }
             }
         },
@@ -20,7 +21,7 @@ extension ConformanceChecks {
             try await withSource(content) { source in
                 try await store.move(from: source, to: "in/file")
                 try expectEqual(try await store.load("in/file"), content, "load(in/file) after move")
-                try expect(!FileManager.default.fileExists(atPath: source.path), "the source should be gone")
+                try expectEqual(try neighbours(of: source), [], "the source, and files beside it, after move")
             }
         },
         FileStoreCheck("copy and move replace a file unless overwriting is forbidden") { store in
@@ -34,6 +35,13 @@ extension ConformanceChecks {
                 }
                 try expectEqual(try await store.load("file"), Data("old".utf8), "content")
                 try expectEqual(try Data(contentsOf: source), Data("new".utf8), "source")
+                try await store.save(Data("below".utf8), to: "dir/file")
+                for (key, code) in [("dir", FileStoreError.Code.isDirectory), ("file/below", .notDirectory)] {
+                    try await expectCode(code, "copy to \(key)") { try await store.copy(from: source, to: key) }
+                    try await expectCode(code, "move to \(key)") { try await store.move(from: source, to: key) }
+                    try expectEqual(try neighbours(of: source), ["source"], "files after a refused move to \(key)")
+                    try expectEqual(try Data(contentsOf: source), Data("new".utf8), "source of a move to \(key)")
+                }
                 try await store.copy(from: source, to: "file")
                 try expectEqual(try await store.load("file"), Data("new".utf8), "content after a copy")
                 try await store.save(Data("old".utf8), to: "file")
@@ -245,6 +253,7 @@ extension ConformanceChecks {
                 try await withDestination { destination in
                     try await store.export("d/f", to: destination)
                     try expect(try Data(contentsOf: destination) == content, "\(size) bytes should be exported")
+                    try expectPrivate(destination)
                     try expectEqual(try neighbours(of: destination), ["destination"], "files in the directory")
                 }
                 try expect(try await store.load("d/f") == content, "the stored file should stay")
@@ -263,6 +272,7 @@ extension ConformanceChecks {
                 try expectEqual(try Data(contentsOf: destination), Data("old".utf8), "content")
                 try await store.export("f", to: destination, overwrite: true)
                 try expectEqual(try Data(contentsOf: destination), Data("new".utf8), "content after overwriting")
+                try expectPrivate(destination)
                 try expectEqual(try neighbours(of: destination), ["destination"], "files in the directory")
             }
         },
@@ -361,6 +371,11 @@ extension ConformanceChecks {
             try FileManager.default.removeItem(at: source)
             try await body(source.deletingLastPathComponent().appendingPathComponent("destination"))
         }
+    }
+
+    private static func expectPrivate(_ destination: URL) throws {
+        let status = try SystemFileSystem().status(try POSIXPath(destination), followsSymbolicLinks: false)
+        try expectEqual(status.permissions, .ownerReadWrite, "the permissions of an exported file")
     }
 
     /// The names of all files in the directory of a URL.

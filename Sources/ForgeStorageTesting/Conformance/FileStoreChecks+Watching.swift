@@ -71,6 +71,18 @@ extension ConformanceChecks {
             let removed = try await watcher.changes { try await store.deleteDirectory("d") }
             try expectEqual(removed.first, .removed("d/e"), "the first change")
         },
+        Check("the changes of a single file are reported, and no others") { store in
+            try await store.save(text("a"), to: "d/f")
+            var changes = store.changes(in: "d/f").makeAsyncIterator()
+            try expectEqual(try await changes.next(), .resync, "the first change")
+            for key in ["d/f2", "d/g", "f", "d/f"] { try await store.save(text("b"), to: key) }
+            var change = try await changes.next()
+            try expectEqual(change, .changed("d/f"), "the change after saves of d/f2, d/g, f and d/f")
+            try await store.delete("d/f")
+            // One change may be reported as several.
+            while change == .changed("d/f") { change = try await changes.next() }
+            try expectEqual(change, .removed("d/f"), "the change after delete(d/f)")
+        },
     ]
 
     private static let fileIterations: [Check] = [

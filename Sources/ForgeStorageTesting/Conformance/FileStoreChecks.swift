@@ -92,9 +92,19 @@ extension ConformanceChecks {
         FileStoreCheck("a file has nothing below it, however deep") { store in
             try await store.save(Data("a".utf8), to: "foo")
             for key in ["foo/a/b", "foo/a/b/c"] {
-                try await expectCode(.notDirectory, "save(to: \(key)) below the file foo") {
-                    try await store.save(Data("b".utf8), to: key)
+                let calls: [(call: String, perform: @Sendable () async throws -> Void)] = [
+                    ("save(to: \(key))", { try await store.save(Data("b".utf8), to: key) }),
+                    ("load(\(key))", { _ = try await store.load(key) }),
+                    ("info(\(key))", { _ = try await store.info(key) }),
+                    ("list(in: \(key))", { _ = try await store.list(in: key) }),
+                    ("delete(\(key))", { try await store.delete(key) }),
+                    ("deleteDirectory(\(key))", { try await store.deleteDirectory(key) }),
+                ]
+                for (call, perform) in calls {
+                    let error = try await expectCode(.notDirectory, "\(call) below the file foo", perform)
+                    try expectEqual(error.key, key, "the key of \(error)")
                 }
+                try expect(!(await store.exists(key)), "exists(\(key)) below the file foo: expected false")
             }
             try expectEqual(try await store.load("foo"), Data("a".utf8), "load(foo)")
         },
@@ -181,37 +191,52 @@ extension ConformanceChecks {
             let cases: [(String, InvalidKey.Reason)] = [
                 ("", .empty), ("../x", .dotComponent), ("a/../x", .dotComponent), ("./x", .dotComponent),
                 ("/x", .absolute), ("a//x", .emptyComponent), ("a/", .emptyComponent), ("a\0b", .containsNUL),
-                ("a\nb", .containsControlCharacter), ("a\\b", .containsBackslash),
+                ("a\nb", .containsControlCharacter), ("\u{1}", .containsControlCharacter),
+                ("a/b\u{7F}", .containsControlCharacter), ("a\u{9F}", .containsControlCharacter),
+                ("a\\b", .containsBackslash),
                 (String(repeating: "a", count: 256), .componentTooLong),
                 (String(repeating: "a", count: 1_025), .tooLong),
                 (Array(repeating: "a", count: 33).joined(separator: "/"), .tooDeep), ("#tmp-x", .reserved),
-                ("#move-x", .reserved),
-                ("a/#lock", .reserved),
+                ("#move-x", .reserved), ("a/#lock", .reserved), ("a/#LOCK", .reserved), ("\u{200C}#lock", .reserved),
+                ("#trash-x/a", .reserved), ("#journal-0", .reserved), ("#store-files", .reserved),
+                ("#notes#", .reserved),
             ]
             for (key, reason) in cases {
-                try await expectCode(.invalidKey(reason), "save to \(key.debugDescription)") {
+                let error = try await expectCode(.invalidKey(reason), "save to \(key.debugDescription)") {
                     try await store.save(Data("x".utf8), to: key)
                 }
+                try expect(
+                    error.key.utf8.elementsEqual(key.utf8), "the key of the error of save to \(key.debugDescription)")
             }
             try expectEqual(try await store.list(recursive: true), [], "what is stored")
         },
         FileStoreCheck("every call refuses a key that leads out of the store") { store in
             let key = "../outside"
             let code = FileStoreError.Code.invalidKey(.dotComponent)
-            try await expectCode(code, "save") { try await store.save(Data(), to: key) }
-            try await expectCode(code, "exclusive save") { try await store.save(Data(), to: key, overwrite: false) }
-            try await expectCode(code, "load") { try await store.load(key) }
-            try await expectCode(code, "info") { try await store.info(key) }
-            try await expectCode(code, "size") { try await store.size(key) }
-            try await expectCode(code, "url") { try await store.url(for: key) }
-            try await expectCode(code, "list") { try await store.list(in: key) }
-            try await expectCode(code, "recursive list") { try await store.list(in: key, recursive: true) }
-            try await expectCode(code, "delete") { try await store.delete(key) }
-            try await expectCode(code, "deleteDirectory") { try await store.deleteDirectory(key) }
-            try await expectCode(code, "createDirectory") { try await store.createDirectory(key) }
+            func expectRefusal(
+                _ operation: FileStoreError.Operation, _ call: String, _ body: () async throws -> Void
+            ) async throws {
+                let error = try await expectCode(code, call, body)
+                try expectEqual(error.operation, operation, "the operation of \(error)")
+                try expectEqual(error.key, key, "the key of \(error)")
+            }
+            try await expectRefusal(.save, "save") { try await store.save(Data(), to: key) }
+            try await expectRefusal(.save, "exclusive save") {
+                try await store.save(Data(), to: key, overwrite: false)
+            }
+            try await expectRefusal(.load, "load") { _ = try await store.load(key) }
+            try await expectRefusal(.info, "info") { _ = try await store.info(key) }
+            try await expectRefusal(.info, "size") { _ = try await store.size(key) }
+            try await expectRefusal(.url, "url") { _ = try await store.url(for: key) }
+            try await expectRefusal(.list, "list") { _ = try await store.list(in: key) }
+            try await expectRefusal(.list, "recursive list") { _ = try await store.list(in: key, recursive: true) }
+            try await expectRefusal(.delete, "delete") { try await store.delete(key) }
+            try await expectRefusal(.deleteDirectory, "deleteDirectory") { try await store.deleteDirectory(key) }
+            try await expectRefusal(.createDirectory, "createDirectory") { try await store.createDirectory(key) }
             try await withSource(Data("x".utf8)) { source in
-                try await expectCode(code, "copy") { try await store.copy(from: source, to: key) }
-                try await expectCode(code, "move") { try await store.move(from: source, to: key) }
+                try await expectRefusal(.copy, "copy") { try await store.copy(from: source, to: key) }
+                try await expectRefusal(.move, "move") { try await store.move(from: source, to: key) }
+                try expectEqual(try Data(contentsOf: source), Data("x".utf8), "the source after both")
             }
             try expect(!(await store.exists(key)), "a key that leads out should not exist")
         },

@@ -161,6 +161,18 @@ extension ConformanceChecks {
                     try storage.removeValue(for: key)
                 }
                 try expect(removing.isCantRemove, "removing \(key.debugDescription): got \(removing)")
+                let saved = await outcome { storage.save(value: hello, for: key, handler: $0) }
+                let savingLater = try await expectError(
+                    StorageError.self, "saving for \(key.debugDescription) with a handler"
+                ) { try saved.get() }
+                try expect(
+                    savingLater.isCantWrite, "saving for \(key.debugDescription) with a handler: got \(savingLater)")
+                let fetched = await outcome { storage.fetchValue(for: key, handler: $0) }
+                let fetchingLater = try await expectError(
+                    StorageError.self, "fetching \(key.debugDescription) with a handler"
+                ) { try fetched.get() }
+                try expect(
+                    fetchingLater.isCantRead, "fetching \(key.debugDescription) with a handler: got \(fetchingLater)")
             }
         },
         ConformanceCheck(

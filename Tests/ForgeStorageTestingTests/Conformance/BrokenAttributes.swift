@@ -6,7 +6,6 @@ import Testing
 
 /// A file store in memory with one defect in the attributes of files, to test that the corresponding check fails.
 final class BrokenAttributes: StreamingFileStoreWrapper {
-    /// The raw value is the description of the check that detects the defect.
     enum Defect: String, CaseIterable {
         case cutsValues = "attributes are stored with a file and read back"
         case keepsOld = "every save replaces the attributes: one without them leaves none"
@@ -15,6 +14,16 @@ final class BrokenAttributes: StreamingFileStoreWrapper {
         case forgetsLaterInBatch = "a batch stores the attributes of each of its files"
         case forgetsOfWriters = "a writer stores its attributes when it is committed"
         case changesOpenFiles = "a reader has the attributes of the file that it opened"
+        case keepsInCopies, dropsSurplus
+
+        /// The description of the check that detects the defect.
+        var check: String {
+            switch self {
+            case .keepsInCopies: Self.keepsOld.rawValue
+            case .dropsSurplus: Self.dropsInvalid.rawValue
+            default: rawValue
+            }
+        }
     }
 
     private let defect: Defect?
@@ -36,6 +45,7 @@ final class BrokenAttributes: StreamingFileStoreWrapper {
         var attributes = attributes
         switch defect {
         case .cutsValues: attributes = attributes.mapValues { $0.split(separator: ";").first.map(String.init) ?? "" }
+        case .dropsSurplus where attributes.count > 50: attributes = [:]
         case .dropsInvalid: attributes = attributes.filter { $0.key == $0.key.lowercased() }
         case .storesAnyway where condition != .always:
             let content = base.exists(key) ? try await base.load(key) : data
@@ -46,6 +56,12 @@ final class BrokenAttributes: StreamingFileStoreWrapper {
         default: break
         }
         return try await base.save(data, to: key, if: condition, durability: durability, attributes: attributes)
+    }
+
+    func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        let old = defect == .keepsInCopies && base.exists(key) ? try await base.attributes(of: key) : [:]
+        try await base.copy(from: source, to: key, overwrite: overwrite)
+        if !old.isEmpty { try await base.save(try await base.load(key), to: key, attributes: old) }
     }
 
     private func setAttributes(_ attributes: [String: String], of key: String) throws {
@@ -83,13 +99,13 @@ struct AttributesDefectTests {
 
     @Test(arguments: BrokenAttributes.Defect.allCases)
     func defects(_ defect: BrokenAttributes.Defect) async throws {
-        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        let check = try #require(Self.checks.first { $0.description == defect.check })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenAttributes(defect)) }
     }
 
     @Test("and there is a defect for each of them")
     func completeness() {
-        let planted = BrokenAttributes.Defect.allCases.map(\.rawValue)
+        let planted = BrokenAttributes.Defect.allCases.map(\.check)
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
     }
 }

@@ -2,7 +2,7 @@ import ForgeFileStore
 import Foundation
 import Synchronization
 
-/// The defect of a ``BrokenFileStore``; its raw value is the description of the check that must fail.
+/// The defect of a ``BrokenFileStore``.
 enum FileStoreDefect: String, CaseIterable, Sendable {
     case addsNewline = "a loaded file has the saved content"
     case forgetsEmptyFiles = "an empty file is a file"
@@ -47,6 +47,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case closes = "deleteAll leaves an empty store that can be used"
     case remembersDirectories = "a file can replace a deleted directory, and vice versa"
     case createsOnce = "a directory can be created, also when it exists"
+    case createsNoDirectories = "a created directory is listed with its parents, and is empty until it is deleted"
     case createsAnywhere = "a directory is not created at the path of a file"
     case cleansKeys = "hostile keys are refused with their reason, and nothing is stored"
     case makesUpURLs = "every call refuses a key that leads out of the store"
@@ -71,6 +72,21 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case needsDirectories =
         "a save concurrent with the removal of its directory is complete or absent, and neither call fails"
     case runsOn = "a cancelled task changes nothing"
+    case deletesNothingBelowFiles, takesControls, takesUpperCase, misnamesOperations, countsDeleted
+    case leavesPrivateNames, losesSources
+
+    /// The description of the check that must fail.
+    var check: String {
+        switch self {
+        case .deletesNothingBelowFiles: Self.checksParentOnly.rawValue
+        case .takesControls, .takesUpperCase: Self.cleansKeys.rawValue
+        case .misnamesOperations: Self.makesUpURLs.rawValue
+        case .countsDeleted: Self.countsTopLevel.rawValue
+        case .leavesPrivateNames: Self.leavesSources.rawValue
+        case .losesSources: Self.copiesOverEverything.rawValue
+        default: rawValue
+        }
+    }
 }
 
 extension BrokenFileStore {
@@ -78,6 +94,8 @@ extension BrokenFileStore {
         switch defect {
         case .ignoresDigits: key.replacing("2", with: "1")
         case .cleansKeys: key.replacing("\n", with: "_")
+        case .takesControls: key.replacing("\u{9F}", with: "_")
+        case .takesUpperCase: key.replacing("#LOCK", with: "LOCK")
         case .decodesKeys: key.removingPercentEncoding ?? key
         default: key
         }
@@ -167,6 +185,14 @@ extension BrokenFileStore {
         if [.leavesSources, .movesLinks, .movesExchanged].contains(defect) {
             return try await base.copy(from: source, to: key, overwrite: overwrite)
         }
-        try await base.move(from: source, to: key, overwrite: overwrite)
+        do {
+            try await base.move(from: source, to: key, overwrite: overwrite)
+        } catch let error as FileStoreError where error.code == .isDirectory && defect == .losesSources {
+            try FileManager.default.removeItem(at: source)
+            throw error
+        }
+        if defect == .leavesPrivateNames {
+            try Data().write(to: source.deletingLastPathComponent().appendingPathComponent(".forge-move-a"))
+        }
     }
 }

@@ -87,7 +87,12 @@ final class BrokenFileStore: FileStoring {
     }
 
     func info(_ key: String) async throws -> StoredFile {
-        var info = try await base.info(mapped(key))
+        var info: StoredFile
+        do {
+            info = try await base.info(mapped(key))
+        } catch let error as FileStoreError where defect == .misnamesOperations {
+            throw FileStoreError(error.code, .load, key: key)
+        }
         info.key = key
         switch defect {
         case .infoWithoutSize: info.sizeInBytes = 0
@@ -117,6 +122,7 @@ final class BrokenFileStore: FileStoring {
     func totalSize() async throws -> Int64 {
         switch defect {
         case .countsItself: try await base.totalSize() + 1
+        case .countsDeleted: try await base.totalSize() + Int64(memory.withLock { $0.deleted.count })
         case .countsTopLevel: try await base.list().reduce(0) { $0 + $1.sizeInBytes }
         default: try await base.totalSize()
         }
@@ -137,6 +143,7 @@ final class BrokenFileStore: FileStoring {
         case .deletesNothing: return
         case .deletesDirectories where try await isDirectory(key): try await base.deleteDirectory(key)
         case .deletesMissing where !base.exists(key): return
+        case .deletesNothingBelowFiles where key.contains("/") && !base.exists(key): return
         case .deletesByPrefix:
             for file in try await base.list(recursive: true) where file.key.hasPrefix(key) && !file.isDirectory {
                 try await base.delete(file.key)
@@ -152,6 +159,7 @@ final class BrokenFileStore: FileStoring {
     }
 
     func createDirectory(_ key: String) async throws {
+        if defect == .createsNoDirectories { return }
         if defect == .createsOnce, base.exists(key) { throw FileStoreError(.alreadyExists, .createDirectory, key: key) }
         do {
             try await base.createDirectory(key)

@@ -8,7 +8,6 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     typealias Reader = BrokenFileReader
     typealias Writer = BrokenFileWriter
 
-    /// The raw value is the description of the check that detects the defect.
     enum Defect: String, CaseIterable {
         case omitsRevisions = "a saved file has the revision that the save returned"
         case skipsEqualSaves = "every save has a revision of its own, for equal contents too"
@@ -41,10 +40,24 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         case ignoresCancelledProgress =
             "cancelling the progress cancels a copy and an export, which leave nothing behind"
         case runsOn = "a cancelled task copies and exports nothing"
+        case replacesRecreated, createsOverFilesInBatches, commitsIncomplete, forgetsRevisions, exportsToAll
+
+        /// The description of the check that detects the defect.
+        var check: String {
+            switch self {
+            case .replacesRecreated: Self.createsDeleted.rawValue
+            case .createsOverFilesInBatches: Self.goesOnAfterFailures.rawValue
+            case .commitsIncomplete: Self.keepsCancelled.rawValue
+            case .forgetsRevisions: Self.forgetsConditions.rawValue
+            case .exportsToAll: Self.cutsExports.rawValue
+            default: rawValue
+            }
+        }
     }
 
     let defect: Defect?
     let base = InMemoryFileStore()
+    private let deleted = Mutex<Set<String>>([])
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
@@ -61,6 +74,8 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             if try await base.load(key) == data { return try await base.info(key) }
         case (.replacesPresent, .absent): condition = .always
         case (.createsDeleted, .unchanged) where !base.exists(key): condition = .always
+        case (.replacesRecreated, .unchanged) where base.exists(key):
+            if deleted.withLock({ $0.contains(key) }) { condition = .always }
         case (.losesUpdates, .unchanged) where data == Data("20".utf8): return try await base.info(key)
         case (.skipsUnflushedSaves, _) where durability == Durability.none && base.exists(key):
             return try await base.info(key)
@@ -71,6 +86,11 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         return saved
     }
 
+    func delete(_ key: String) async throws {
+        try await base.delete(key)
+        deleted.withLock { _ = $0.insert(key) }
+    }
+
     func apply(_ batch: FileBatch, durability: Durability?) async throws {
         do {
             try await base.apply(batch, durability: durability)
@@ -78,6 +98,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             switch (defect, error.code) {
             case (.checksKeysLate, .invalidKey): try await base.save(Data(), to: "a")
             case (.goesOnAfterFailures, .notDirectory): try await base.save(Data(), to: "d")
+            case (.createsOverFilesInBatches, .alreadyExists): return
             default: break
             }
             throw error
@@ -102,9 +123,9 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     func writer(
         for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
     ) async throws -> BrokenFileWriter {
+        let isForgotten = defect == .forgetsConditions || defect == .forgetsRevisions && condition != .absent
         let writer = try await base.writer(
-            for: key, if: defect == .forgetsConditions ? .always : condition, durability: durability,
-            attributes: attributes)
+            for: key, if: isForgotten ? .always : condition, durability: durability, attributes: attributes)
         return BrokenFileWriter(writer, defect)
     }
 
@@ -167,6 +188,9 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         switch defect {
         case .cutsExports: try await base.load(key).prefix(1 << 20).write(to: destination)
         case .exportsOverEverything: try await base.export(key, to: destination, overwrite: true)
+        case .exportsToAll:
+            try await base.export(key, to: destination, overwrite: overwrite)
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: destination.path)
         case .followsLinks where overwrite: try await base.load(key).write(to: destination)
         case .leavesRemains:
             do {
@@ -220,6 +244,7 @@ final class BrokenFileWriter: FileWriting {
 
     func write(_ data: Data) async throws {
         writeCount.withLock { $0 += 1 }
+        if defect == .commitsIncomplete { try Task.checkCancellation() }
         if defect == .losesChunks, writeCount.withLock(\.self) > 64 { return }
         try await base.write(data)
     }

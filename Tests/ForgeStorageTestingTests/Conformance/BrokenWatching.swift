@@ -14,6 +14,7 @@ enum WatchingDefect: String, CaseIterable {
     case missesDirectories = "the removal of a directory is reported once, as the removal of everything in it"
     case missesTopLevelRemovals = "deleteAll is reported"
     case ignoresScope = "only changes in the given directory are reported, whenever it is created"
+    case watchesTheDirectory = "the changes of a single file are reported, and no others"
     case startsLate = "the first change is resync, and covers what happened before"
     case needsTheRoot = "the changes of a store without files begin at once, and its first file is one"
     case keepsEverything = "the changes that a slow consumer does not take become one resync"
@@ -34,6 +35,7 @@ final class BrokenWatching: StreamingFileStoreWrapper {
     func changes(in directory: String) -> FileChanges {
         switch defect {
         case .ignoresScope: return base.changes()
+        case .watchesTheDirectory where directory == "d/f": return base.changes(in: "d")
         case .watchesInvalidKeys where directory.contains(".."): return base.changes()
         default: break
         }

@@ -88,14 +88,14 @@ struct FileStoreDefectTests {
 
     @Test(arguments: FileStoreDefect.allCases)
     func defects(_ defect: FileStoreDefect) async throws {
-        let check = try #require(Self.suite.checks.first { $0.description == defect.rawValue })
+        let check = try #require(Self.suite.checks.first { $0.description == defect.check })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenFileStore(defect)) }
     }
 
     @Test("and there is a defect for each of them")
     func completeness() {
         #expect(
-            Set(FileStoreDefect.allCases.map(\.rawValue))
+            Set(FileStoreDefect.allCases.map(\.check))
                 .symmetricDifference(Self.suite.checks.map(\.description)) == [])
     }
 }
@@ -111,13 +111,13 @@ struct StreamingFileStoreDefectTests {
 
     @Test(arguments: BrokenStreamingFileStore.Defect.allCases)
     func defects(_ defect: BrokenStreamingFileStore.Defect) async throws {
-        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        let check = try #require(Self.checks.first { $0.description == defect.check })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenStreamingFileStore(defect)) }
     }
 
     @Test("and there is a defect for each of them")
     func completeness() {
-        let planted = BrokenStreamingFileStore.Defect.allCases.map(\.rawValue)
+        let planted = BrokenStreamingFileStore.Defect.allCases.map(\.check)
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
     }
 }

@@ -39,12 +39,12 @@ struct StorageConformanceTests {
         for check in Self.all {
             do { try await check.run(on: BrokenStorage(defect)) } catch { failed.append(check.description) }
         }
-        #expect(failed.contains(defect.rawValue))
+        #expect(failed.contains(defect.check))
     }
 
     @Test("and there is a defect for each of them")
     func completeness() {
-        #expect(Set(BrokenStorage.Defect.allCases.map(\.rawValue)) == Set(Self.all.map(\.description)))
+        #expect(Set(BrokenStorage.Defect.allCases.map(\.check)) == Set(Self.all.map(\.description)))
     }
 }
 
@@ -79,7 +79,6 @@ final class DictionaryStorage: Storage {
 
 /// A storage with one defect, to test that the corresponding check fails.
 final class BrokenStorage: Storage {
-    /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case emptyForMissing = "a key without a value is not found"
         case losesValues = "a saved value can be fetched"
@@ -101,6 +100,10 @@ final class BrokenStorage: Storage {
         case isShallow = "keys may be many directories deep"
         case replacesDirectories = "nothing can be stored for a key with keys below it"
         case outOfOrder = "calls with a handler take effect in the order in which they were made"
+        case handlersTakeAnyKey
+
+        /// The description of the check that must fail.
+        var check: String { self == .handlersTakeAnyKey ? Self.takesAnyKey.rawValue : rawValue }
     }
 
     private let defect: Defect
@@ -167,6 +170,7 @@ final class BrokenStorage: Storage {
             }
         }
         queue.async { [self] in
+            if defect == .handlersTakeAnyKey { return handler(.success(value)) }
             handler(
                 Result {
                     defect == .handlerGetsNothing || defect == .asyncSavesNothing ? Data() : try saved(value, for: key)
