@@ -306,10 +306,15 @@ extension ConformanceChecks {
                         try await store.export(key, to: url)
                     }
                     try expectEqual(error.key, key, "key of the error")
+                    guard key == "d/f", url != remote else { continue }
+                    let path = (error.underlying as? FileSystemError)?.path
+                    try expectEqual(path, try POSIXPath(url), "the path of the underlying error of \(error)")
                 }
-                try await expectCode(.invalidDestination(.isDirectory), "export over a directory") {
+                let error = try await expectCode(.invalidDestination(.isDirectory), "export over a directory") {
                     try await store.export("d/f", to: directory, overwrite: true)
                 }
+                let path = (error.underlying as? FileSystemError)?.path
+                try expectEqual(path, try POSIXPath(directory), "the path of the underlying error of \(error)")
                 try expectEqual(try neighbours(of: destination), [], "files in the directory")
             }
         },

@@ -1,10 +1,11 @@
-import ForgeFileStore
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
 import TestDepth
 import Testing
+
+@testable import ForgeFileStore
 
 @Suite("Changes by other programs", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct ForeignChangeTests {
@@ -240,5 +241,62 @@ final class WatchedRoot: Sendable {
 
     func rename(_ name: String, to new: String, _ mode: RenameMode = .replacing) throws {
         try fileSystem.rename(path(name), to: path(new), mode)
+    }
+}
+
+@Suite("The changes that a consumer has not taken yet")
+struct FileChangeBufferTests {
+    @Test("the change of a file is kept once until it is taken or a removal follows")
+    func duplicates() {
+        var buffer = FileChangeBuffer()
+        let changes: [FileChange] = [
+            .changed("f"), .changed("g"), .changed("f"), .removed("f"), .removed("f"), .changed("f"), .removed("d"),
+            .removed("f"), .changed("g"), .changed("g"),
+        ]
+        for change in changes { buffer.append(change) }
+        #expect(
+            buffer.takeAll() == [
+                .changed("f"), .changed("g"), .removed("f"), .changed("f"), .removed("d"), .removed("f"), .changed("g"),
+            ])
+        for change in [FileChange.changed("f"), .changed("g")] { buffer.append(change) }
+        #expect(buffer.popFirst() == .changed("f"))
+        for change in [FileChange.changed("g"), .changed("f")] { buffer.append(change) }
+        #expect(buffer.takeAll() == [.changed("g"), .changed("f")])
+    }
+
+    @Test("a resync covers all changes until it is taken")
+    func resync() {
+        var buffer = FileChangeBuffer()
+        let changes: [FileChange] = [.changed("f"), .resync, .changed("f"), .removed("g"), .resync]
+        for change in changes { buffer.append(change) }
+        #expect(buffer.takeAll() == [.resync])
+        buffer.append(.changed("f"))
+        #expect(buffer.takeAll() == [.changed("f")])
+    }
+
+    @Test("1,024 changes are kept in their order, and one more makes them a resync")
+    func limit() {
+        var buffer = FileChangeBuffer()
+        let changes = (0..<4_000).map { FileChange.changed("\($0)") }
+        for change in changes.prefix(1_024) { buffer.append(change) }
+        var taken: [FileChange] = []
+        for change in changes.dropFirst(1_024) {
+            if let next = buffer.popFirst() { taken.append(next) }
+            buffer.append(change)
+        }
+        taken += buffer.takeAll()
+        #expect(taken == changes)
+        for change in changes.prefix(1_025) { buffer.append(change) }
+        #expect(buffer.takeAll() == [.resync])
+        buffer.append(.changed("f"))
+        #expect(buffer.takeAll() == [.changed("f")])
+    }
+}
+
+extension FileChangeBuffer {
+    fileprivate mutating func takeAll() -> [FileChange] {
+        var taken: [FileChange] = []
+        while let change = popFirst() { taken.append(change) }
+        return taken
     }
 }

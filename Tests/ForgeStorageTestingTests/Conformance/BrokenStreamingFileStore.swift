@@ -41,6 +41,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             "cancelling the progress cancels a copy and an export, which leave nothing behind"
         case runsOn = "a cancelled task copies and exports nothing"
         case replacesRecreated, createsOverFilesInBatches, commitsIncomplete, forgetsRevisions, exportsToAll
+        case omitsDestinations
 
         /// The description of the check that detects the defect.
         var check: String {
@@ -50,6 +51,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             case .commitsIncomplete: Self.keepsCancelled.rawValue
             case .forgetsRevisions: Self.forgetsConditions.rawValue
             case .exportsToAll: Self.cutsExports.rawValue
+            case .omitsDestinations: Self.leavesRemains.rawValue
             default: rawValue
             }
         }
@@ -192,6 +194,12 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             try await base.export(key, to: destination, overwrite: overwrite)
             try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: destination.path)
         case .followsLinks where overwrite: try await base.load(key).write(to: destination)
+        case .omitsDestinations:
+            do {
+                try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
+            } catch let error as FileStoreError {
+                throw FileStoreError(error.code, .export, key: key)
+            }
         case .leavesRemains:
             do {
                 try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
