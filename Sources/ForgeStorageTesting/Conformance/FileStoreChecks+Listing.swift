@@ -304,6 +304,8 @@ extension ConformanceChecks {
             try expectAttributes(try await store.attributes(of: "f"), ["b": "new"], "after the commit")
             try await store.write(to: "g", attributes: ["c": "1"]) { try await $0.write(text("x")) }
             try expectAttributes(try await store.attributes(of: "g"), ["c": "1"], "of a closure")
+            try await store.write(to: "d/f", attributes: ["d": "2"]) { _ in try await store.deleteDirectory("d") }
+            try expectAttributes(try await store.attributes(of: "d/f"), ["d": "2"], "after deleteDirectory(d)")
         },
         Check("a reader has the attributes of the file that it opened") { store in
             for durability in Durability.allCases {

@@ -234,6 +234,29 @@ extension ConformanceChecks {
             try await expectCode(.conflict, "commit over another revision") { try await second.commit() }
             try expectEqual(try await store.load("f"), text("first"), "content after a commit over another revision")
         },
+        Check("a writer stores its file also if its directory is deleted meanwhile") { store in
+            let removals: [(call: String, perform: @Sendable () async throws -> Void)] = [
+                ("deleteDirectory(d)", { try await store.deleteDirectory("d") }),
+                ("deleteAll()", { try await store.deleteAll() }),
+            ]
+            for (removal, remove) in removals {
+                let old = try await knownRevision(of: store.save(text("old"), to: "d/f", if: .always))
+                let writer = try await store.writer(for: "d/f")
+                try await writer.write(text("con"))
+                let expecting = try await store.writer(for: "d/f", if: .unchanged(old), durability: nil)
+                try await remove()
+                try await expectCode(.conflict, "commit over a revision after \(removal)") {
+                    try await expecting.commit()
+                }
+                try expect(!(await store.exists("d/f")), "exists(d/f) after \(removal): expected false")
+                try await writer.write(text("tent"))
+                let file = try await writer.commit()
+                try expectEqual(try await store.load("d/f"), text("content"), "content after \(removal)")
+                try expectEqual(try await store.info("d/f"), file, "info after \(removal)")
+                let keys = try await store.list(recursive: true).map(\.key)
+                try expectEqual(keys, ["d", "d/f"], "keys after \(removal)")
+            }
+        },
         Check("a sequence of chunks is written") { store in
             let chunks = AsyncStream<Data> { continuation in
                 for number in 0..<100 { continuation.yield(text("\(number),")) }

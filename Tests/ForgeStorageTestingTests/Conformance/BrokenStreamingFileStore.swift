@@ -25,6 +25,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         case commitsTwice = "a written file appears when it is committed"
         case keepsCancelled = "a cancelled or released writer leaves no file"
         case forgetsConditions = "a writer replaces no file that its condition excludes"
+        case needsDirectories = "a writer stores its file also if its directory is deleted meanwhile"
         case losesChunks = "a sequence of chunks is written"
         case hidesEmptyDirectories = "a listing by pages has what a listing has"
         case sortsWholeKeys = "a sorted listing is in order and continues after any key"
@@ -128,7 +129,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         let isForgotten = defect == .forgetsConditions || defect == .forgetsRevisions && condition != .absent
         let writer = try await base.writer(
             for: key, if: isForgotten ? .always : condition, durability: durability, attributes: attributes)
-        return BrokenFileWriter(writer, defect)
+        return BrokenFileWriter(writer, key, of: self)
     }
 
     // MARK: Listings
@@ -244,11 +245,15 @@ final class BrokenFileReader: FileReading {
 /// A writer of a ``BrokenStreamingFileStore``, with the defect of the store.
 final class BrokenFileWriter: FileWriting {
     private let base: FileWriter
-    private let defect: BrokenStreamingFileStore.Defect?
+    private let key: String
+    private let store: BrokenStreamingFileStore
+    private var defect: BrokenStreamingFileStore.Defect? { store.defect }
     private let writeCount = Mutex(0)
     private let committed = Mutex<StoredFile?>(nil)
 
-    init(_ base: FileWriter, _ defect: BrokenStreamingFileStore.Defect?) { (self.base, self.defect) = (base, defect) }
+    init(_ base: FileWriter, _ key: String, of store: BrokenStreamingFileStore) {
+        (self.base, self.key, self.store) = (base, key, store)
+    }
 
     func write(_ data: Data) async throws {
         writeCount.withLock { $0 += 1 }
@@ -258,6 +263,9 @@ final class BrokenFileWriter: FileWriting {
     }
 
     func commit() async throws -> StoredFile {
+        if defect == .needsDirectories, key == "d/f", !store.base.exists("d") {
+            throw FileStoreError(.notFound, .save, key: key)
+        }
         if defect == .commitsTwice, let file = committed.withLock(\.self) { return file }
         let file = try await base.commit()
         committed.withLock { $0 = file }
