@@ -95,6 +95,29 @@ struct FileStoreErrorTests {
         #expect(StoredFile(key: "top", sizeInBytes: 1, modified: .distantPast).name == "top")
     }
 
+    @Test("files and options of listings are equal only if every part is, texts byte for byte")
+    func equality() {
+        let file = StoredFile(key: "\u{E9}", sizeInBytes: 1, modified: .distantPast, revision: .init(rawValue: "1"))
+        var files = Array(repeating: file, count: 5)
+        files[0].key = "e\u{301}"
+        files[1].kind = .other
+        files[2].sizeInBytes = 2
+        files[3].modified = .distantFuture
+        files[4].revision = .init(rawValue: "2")
+        for other in files { #expect(other != file) }
+        #expect(Set(files + [file, file]).count == 6)
+
+        let options = FileListingOptions(prefix: "\u{E9}", after: "\u{E9}")
+        let others = [
+            FileListingOptions(recursive: false, prefix: "\u{E9}", after: "\u{E9}"),
+            FileListingOptions(sorted: true, prefix: "\u{E9}", after: "\u{E9}"),
+            FileListingOptions(prefix: "e\u{301}", after: "\u{E9}"),
+            FileListingOptions(prefix: "\u{E9}", after: "e\u{301}"), FileListingOptions(prefix: "\u{E9}"),
+        ]
+        for other in others { #expect(other != options) }
+        #expect(Set(others + [options, options]).count == 6)
+    }
+
     @Test("an error of Foundation has the number of the system call behind it")
     func foundation() {
         let denied = NSError(domain: NSPOSIXErrorDomain, code: Int(Errno.permissionDenied.rawValue))

@@ -37,7 +37,8 @@ extension ConformanceChecks {
         },
         Check("a save that expects a revision replaces that revision only") { store in
             let first = try await knownRevision(of: store.save(text("a"), to: "d/f", if: .always))
-            let second = try await knownRevision(of: store.save(text("b"), to: "d/f", if: .unchanged(first)))
+            let known = FileRevision(rawValue: first.rawValue)
+            let second = try await knownRevision(of: store.save(text("b"), to: "d/f", if: .unchanged(known)))
             try await expectCode(.conflict, "a save over the second revision") {
                 try await store.save(text("c"), to: "d/f", if: .unchanged(first))
             }
