@@ -97,13 +97,14 @@ struct FileStoreErrorTests {
 
     @Test("files and options of listings are equal only if every part is, texts byte for byte")
     func equality() {
-        let file = StoredFile(key: "\u{E9}", sizeInBytes: 1, modified: .distantPast, revision: .init(rawValue: "1"))
+        let revision = FileRevision(rawValue: "1")
+        let file = StoredFile(key: "\u{E9}", sizeInBytes: 1, modified: .distantPast, revision: revision)
         var files = Array(repeating: file, count: 5)
         files[0].key = "e\u{301}"
         files[1].kind = .other
         files[2].sizeInBytes = 2
         files[3].modified = .distantFuture
-        files[4].revision = .init(rawValue: "2")
+        files[4].revision = FileRevision(rawValue: "2")
         for other in files { #expect(other != file) }
         #expect(Set(files + [file, file]).count == 6)
 
