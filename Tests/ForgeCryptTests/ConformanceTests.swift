@@ -89,7 +89,7 @@ private enum Defect: CaseIterable {
     case othersAreNil, emptyRawIsNil, limitOffByOne, cachesTyped, acceptsNulAtEnd, refusesLongRawNames
     case operationIsOpen, omitsName, keepsCodingPath, decodesUnderReadLock, encodesUnderWriterLock, createsUnderOwnLock
     case keepsMissingKey, keepsPathOfEncoding, keepsPathOfCreation
-    case replacesSlashes
+    case replacesSlashes, sharesObjects, acceptsNests
     case setsInTwoSteps, setsRawInTwoSteps, restoresOthers, restoresOthersRaw, createsInTwoSteps
 
     /// Whether the defect shows only in large values, which are slow to store.
@@ -110,6 +110,8 @@ private enum Defect: CaseIterable {
         case .countsCharacters, .acceptsNulAtEnd:
             "a name that is empty, too long or holds a NUL is refused by every call"
         case .replacesSlashes: "a name with a special meaning elsewhere is an ordinary name"
+        case .sharesObjects: "a value is kept encoded: an object is not shared, and what it does not encode is lost"
+        case .acceptsNests: "a value that is nested too deeply is refused, and the old one is kept"
         case .acceptsRawNames: "the calls for raw values refuse the names that the others refuse"
         case .refusesTheLargest, .limitOffByOne: "an encoded value of exactly 16 MiB is accepted, and no longer one"
         case .acceptsAnyRawSize: "a raw value of more than 16 MiB is refused, and the old one is kept"
@@ -269,7 +271,9 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             return try base.get(key)
         }
         let typeName = "\(Array(key.key.utf8)) \(Value.self)"
-        if defect == .cachesTyped, let cached = typed.withLock({ $0[typeName] }), let value = cached as? Value {
+        if defect == .cachesTyped || defect == .sharesObjects, let cached = typed.withLock({ $0[typeName] }),
+            let value = cached as? Value
+        {
             return value
         }
         if defect == .othersAreNil, let raw = try base.rawValue(named: key.key), !isEnvelope(raw) { return nil }
@@ -355,8 +359,12 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             try base.set(value, for: name(key))
         } catch {
             if defect == .failedSetDeletes { try base.delete(name(key)) }
+            if defect == .acceptsNests, key.key == "nest", error.code == .unencodable { return }
             if defect == .keepsPathOfEncoding, error.code == .unencodable { try encodeOpenly(value, key.key) }
             throw error
+        }
+        if defect == .sharesObjects, Value.self is AnyClass {
+            typed.withLock { $0["\(Array(key.key.utf8)) \(Value.self)"] = value }
         }
         isBusy.withLock { $0 = false }
     }

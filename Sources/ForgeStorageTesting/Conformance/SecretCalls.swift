@@ -62,6 +62,30 @@ enum SecretSamples {
         }
     }
 
+    /// An object of which a part is not encoded.
+    final class Partial: Codable, Sendable {
+        let text: String
+        let note: String
+
+        private enum CodingKeys: CodingKey { case text }
+
+        init(text: String, note: String) { (self.text, self.note) = (text, note) }
+
+        init(from decoder: any Decoder) throws {
+            text = try decoder.container(keyedBy: CodingKeys.self).decode(String.self, forKey: .text)
+            note = ""
+        }
+    }
+
+    /// A value in arrays of itself.
+    struct Nest: Codable, Sendable {
+        let below: [Nest]
+
+        init(depth: Int) { below = depth > 1 ? [Nest(depth: depth - 1)] : [] }
+
+        var depth: Int { 1 + (below.first?.depth ?? 0) }
+    }
+
     /// A coding key that is part of a value.
     private struct Name: CodingKey {
         let stringValue: String

@@ -30,6 +30,21 @@ extension ConformanceChecks {
             try expectEqual(try store.get(key)?.text, "fine", "get(refusing) after the refused set")
             try expectEqual(try store.contains(key), true, "contains(refusing) after the refused set")
         },
+        ConformanceCheck("a value that is nested too deeply is refused, and the old one is kept") { store in
+            let key = CryptKey<SecretSamples.Nest>(key: "nest")
+            try store.set(SecretSamples.Nest(depth: 20), for: key)
+            do {
+                try store.set(SecretSamples.Nest(depth: 65), for: key)
+                throw ConformanceViolation("set(nest) of 65 nested values: expected a CryptError, got success")
+            } catch let error as CryptError {
+                try expect(
+                    error.code == .unencodable || error.code == .tooLarge,
+                    "set(nest) of 65 nested values: expected .unencodable or .tooLarge, got \(error)")
+                try expect(
+                    error.operation == .set && error.key == "nest", "the operation and the key of the error: \(error)")
+            }
+            try expectEqual(try store.get(key)?.depth, 20, "get(nest) after the refused set")
+        },
         ConformanceCheck("a value of more than 16 MiB is refused, and the old one is kept") { store in
             let key = CryptKey<Data>(key: "large")
             try store.set(Data("small".utf8), for: key)

@@ -298,6 +298,20 @@ extension ConformanceChecks {
             try expectEqual(stored, nil, "get")
             try expectEqual(try store.contains(key), true, "contains(optional) of a stored nil")
         },
+        ConformanceCheck("a value is kept encoded: an object is not shared, and what it does not encode is lost") {
+            store in
+            let key = CryptKey<SecretSamples.Partial>(key: "partial")
+            let value = SecretSamples.Partial(text: "kept", note: "lost")
+            try store.set(value, for: key)
+            for call in ["the first get(partial)", "the second get(partial)"] {
+                guard let stored = try store.get(key) else {
+                    throw ConformanceViolation("\(call) after set(partial): expected a value, got nil")
+                }
+                try expect(stored !== value, "\(call): expected another object than the one that was set")
+                try expectEqual(stored.text, "kept", "what is encoded of \(call)")
+                try expectEqual(stored.note, "", "what is not encoded of \(call)")
+            }
+        },
         ConformanceCheck("a value of one megabyte round-trips") { store in
             try roundTrip(Data.patterned(count: 1_000_000), in: store)
         },
