@@ -234,6 +234,9 @@ extension ConformanceChecks {
             try await first.commit()
             try await expectCode(.conflict, "commit over another revision") { try await second.commit() }
             try expectEqual(try await store.load("f"), text("first"), "content after a commit over another revision")
+            try await store.delete("f")
+            try await expectError(FileStoreError.self, "commit after one that has failed") { try await writer.commit() }
+            try expect(!(await store.exists("f")), "exists(f) after a commit after one that has failed: expected false")
         },
         Check("a writer stores its file also if its directory is deleted meanwhile") { store in
             let removals: [(call: String, perform: @Sendable () async throws -> Void)] = [

@@ -42,7 +42,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             "cancelling the progress cancels a copy and an export, which leave nothing behind"
         case runsOn = "a cancelled task copies and exports nothing"
         case replacesRecreated, createsOverFilesInBatches, commitsIncomplete, forgetsRevisions, exportsToAll
-        case omitsDestinations
+        case omitsDestinations, retriesCommits
 
         /// The description of the check that detects the defect.
         var check: String {
@@ -50,7 +50,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             case .replacesRecreated: Self.createsDeleted.rawValue
             case .createsOverFilesInBatches: Self.goesOnAfterFailures.rawValue
             case .commitsIncomplete: Self.keepsCancelled.rawValue
-            case .forgetsRevisions: Self.forgetsConditions.rawValue
+            case .forgetsRevisions, .retriesCommits: Self.forgetsConditions.rawValue
             case .exportsToAll: Self.cutsExports.rawValue
             case .omitsDestinations: Self.leavesRemains.rawValue
             default: rawValue
@@ -250,6 +250,7 @@ final class BrokenFileWriter: FileWriting {
     private var defect: BrokenStreamingFileStore.Defect? { store.defect }
     private let writeCount = Mutex(0)
     private let committed = Mutex<StoredFile?>(nil)
+    private let hasFailed = Mutex(false)
 
     init(_ base: FileWriter, _ key: String, of store: BrokenStreamingFileStore) {
         (self.base, self.key, self.store) = (base, key, store)
@@ -267,9 +268,17 @@ final class BrokenFileWriter: FileWriting {
             throw FileStoreError(.notFound, .save, key: key)
         }
         if defect == .commitsTwice, let file = committed.withLock(\.self) { return file }
-        let file = try await base.commit()
-        committed.withLock { $0 = file }
-        return file
+        if defect == .retriesCommits, hasFailed.withLock(\.self) {
+            return try await store.base.save(Data(), to: key, if: .absent)
+        }
+        do {
+            let file = try await base.commit()
+            committed.withLock { $0 = file }
+            return file
+        } catch {
+            hasFailed.withLock { $0 = true }
+            throw error
+        }
     }
 
     func cancel() async {
