@@ -37,6 +37,23 @@ struct WriterTests {
         #expect(try await store.list(in: "").map(\.key) == ["f"])
     }
 
+    @Test("does not commit after a write that failed, also once there is space again")
+    func failedWrite() async throws {
+        let memory = InMemoryFileSystem()
+        let store = InMemoryFileStore(fileSystem: memory)
+        try await store.save(Data("old".utf8), to: "f")
+        let writer = try await store.writer(for: "f")
+        try await writer.write(Data("first".utf8))
+        try memory.setQuota(.init(sizeInBytes: memory.usage().sizeInBytes))
+        await #expect(performing: { try await writer.write(Data(count: 1 << 20)) }, throws: hasCode(.noSpace))
+        try memory.setQuota(.init())
+        await #expect(performing: { try await writer.write(Data("third".utf8)) }, throws: hasCode(.noSpace))
+        await #expect(performing: { try await writer.commit() }, throws: hasCode(.noSpace))
+        #expect(try await store.load("f") == Data("old".utf8))
+        await writer.cancel()
+        #expect(try await store.list(recursive: true).map(\.key) == ["f"])
+    }
+
     @Test("commits into the root that is at the path then", arguments: ["f", "d/f"])
     func replacedRoot(key: String) async throws {
         let directory = try TemporaryDirectory()
