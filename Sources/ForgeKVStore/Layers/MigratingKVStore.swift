@@ -124,15 +124,17 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     /// Makes copies durable before the originals are removed.
     private func secure() throws { try new.transactional?.synchronize() }
 
-    /// Copies the value of a name if only the old store has one; the lock is held.
+    /// Copies the value of a name if only the old store has one; the lock is held. No store has one of a name that is too
+    /// long, which the new store refuses then.
     private func copy(_ name: String) throws {
-        guard try new.rawValue(named: name) == nil, let bytes = try old.rawValue(named: name) else { return }
+        guard KeyName(name).isValid, try new.rawValue(named: name) == nil, let bytes = try old.rawValue(named: name)
+        else { return }
         try KVTransfer.copy(bytes, named: name, to: new)
     }
 
     /// Moves the values of names into the new store.
     private func move(_ names: some Sequence<String>) throws {
-        let found = try names.filter { try old.rawValue(named: $0) != nil }
+        let found = try names.filter { try KeyName($0).isValid && old.rawValue(named: $0) != nil }
         guard !found.isEmpty else { return }
         for name in found { try copy(name) }
         try secure()

@@ -71,9 +71,9 @@ public protocol KVStoring: Sendable {
     /// unless it is part of a batch, and for a batch that is refused. The default reports none; a store that reports
     /// changes reports those of every call. A custom store does so with a ``ForgeFileSystem/ChangeHub``.
     ///
-    /// - Parameter scope: The names; a prefix may be longer than a name, and then has none. The changes of a key begin with its present entry, which is nil if it is absent,
-    ///   and leave out writes that do not change the bytes; of several changes of a key in one batch, they have the
-    ///   last. Those of a prefix begin with the first change.
+    /// - Parameter scope: The names; a prefix may be longer than a name, and then has none. The changes of a key begin
+    ///   with its present entry, which is nil if it is absent, and leave out writes that do not change the bytes; of
+    ///   several changes of a key in one batch, they have the last. Those of a prefix begin with the first change.
     /// - Returns: The changes from now on, for one consumer; nil if the store does not report changes. Each call
     ///   creates a subscription of its own, which gets every change.
     func subscribe(to scope: KVScope) -> KVChanges?
