@@ -83,13 +83,15 @@ extension ConformanceChecks {
         },
         ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
             let key = KVKey<Int>(String(repeating: "é", count: 513))
-            let calls: [(String, () async throws -> Void)] = [
-                ("set", { try await store.set(key, value: 1) }), ("read", { _ = try await store.read(key) }),
-                ("remove", { try await store.remove(key) }),
+            let calls: [(KVStoreError.Operation, () async throws -> Void)] = [
+                (.set, { try await store.set(key, value: 1) }), (.read, { _ = try await store.read(key) }),
+                (.remove, { try await store.remove(key) }),
             ]
             for (call, body) in calls {
                 let error = try await expectError(KVStoreError.self, "\(call) with 1,026 bytes", body)
                 try expectEqual(error.code, .invalidKey, "the code of \(call) with a name of 1,026 bytes")
+                try expectEqual(error.operation, call, "the operation of \(call) with a name of 1,026 bytes")
+                try expectEqual(error.key, key.name, "the key of \(call) with a name of 1,026 bytes")
             }
             try await expectEqual(store.keys(), [], "keys")
         },
@@ -129,6 +131,8 @@ extension ConformanceChecks {
                 let values = try await store.entries(prefix: "", after: "b", limit: limit, at: nil)
                 try expectEqual(
                     values.entries.map(\.name), ["c"], "entries(prefix: \"\", after: b, limit: \(limit), at: nil)")
+                try expect(
+                    values.hasMore, "entries(prefix: \"\", after: b, limit: \(limit), at: nil): no more, but d follows")
             }
             let last = try await store.keys(prefix: "", after: "d", limit: 1)
             try expectEqual(last.names, [], "keys(prefix: \"\", after: d, limit: 1), after the last name")
@@ -146,6 +150,7 @@ extension ConformanceChecks {
                     found += page.entries
                     try expect(page.entries.count <= limit, "\(page.entries.count) values in a page of \(limit)")
                 }
+                try expect(!page.hasMore, "entries(prefix: p, limit: \(limit)): more after the last page of values")
                 try expectEqual(found.map { Array($0.name.utf8) }, names.map { Array($0.utf8) }, "the names")
                 for (name, entry) in found {
                     try await expectEqual(store.entry(named: name), entry, "the value of \(KVKey<Int>(name))")
@@ -306,10 +311,12 @@ extension ConformanceChecks {
         },
         ConformanceCheck("a batch of the declared size is applied, and a larger one is too large") { store in
             let declared = try await store.capabilities().maximumBatchSize
+            // Without a limit, one more than the names of a page.
+            let count = declared ?? 1001
             try await store.batch { batch in
-                for index in 0..<(declared ?? 1000) { try batch.set(KVKey<Int>("k\(index)"), value: index) }
+                for index in 0..<count { try batch.set(KVKey<Int>("k\(index)"), value: index) }
             }
-            try await expectEqual(store.keys().count, declared ?? 1000, "the number of names")
+            try await expectEqual(store.keys().count, count, "the number of names")
             guard let declared else { return }
             let error = try await expectError(KVStoreError.self, "commit") {
                 try await store.batch { batch in

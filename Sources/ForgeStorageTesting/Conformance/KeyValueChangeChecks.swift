@@ -10,7 +10,7 @@ extension ConformanceSuite where Subject == any KVTransactionalStoring {
 extension ConformanceChecks {
     /// The promises of a transactional key-value store that reports its changes. Each check needs a new, empty store.
     public static let keyValueStoreChanges: [ConformanceCheck<any KVTransactionalStoring>] =
-        reportedChanges + deliveredChanges + changesBesideWriters
+        reportedChanges + deliveredChanges + followedChanges + changesBesideWriters
 
     /// What any key-value store that reports its changes promises; one may report none.
     static let keyValueReports: [ConformanceCheck<any KVStoring>] = [
@@ -91,6 +91,19 @@ extension ConformanceChecks {
                         set.changes == [change], "\(text): expected \(change.text), got \(set.changes.map(\.text))")
                 }
             }
+            // All changes have been delivered: the first of these calls leaves the bytes as they are.
+            for byte: UInt8 in 7...8 { try store.setRawValue([byte], named: "a") }
+            for (subscriber, changes, _) in subscribers {
+                let text = "the change of a for \(subscriber) after setRawValue([7]), equal bytes, and setRawValue([8])"
+                let set = try await nextSet(of: changes, text)
+                try expectEqual(set.changes.map(\.bytes), [[8]], "the bytes of \(text)")
+            }
+            let long = String(repeating: "x", count: 1025)
+            let set = try await nextSet(
+                of: try subscription(to: .key(long), in: store), "the first change of a key of 1,025 bytes")
+            try expect(
+                set.changes == [.changed(name: long, entry: nil, revision: nil)],
+                "the first change of a key of 1,025 bytes: expected its absence, got \(set.changes.map(\.text))")
         },
         Check("the changes of a key or a prefix are those of the names with its bytes") { store in
             let (composed, decomposed) = ("\u{E9}", "e\u{301}")
@@ -225,7 +238,70 @@ extension ConformanceChecks {
                     found.count <= 4 * limit,
                     "\(scope), all made before the first call of next: expected about \(limit), got \(found.count)")
             }
+            // Each change that is taken makes room for another one.
+            try store.setRawValue([0], named: "a")
+            let changes = try subscription(to: .key("a", limit: 5), in: store)
+            for value: UInt8 in 1...4 { try store.setRawValue([value], named: "a") }
+            let scope = "the changes of .key(a, limit: 5) to [0]...[20], of which five are undelivered at a time"
+            var found: [UInt8] = []
+            for value: UInt8 in 5...25 {
+                let set = try await nextSet(of: changes, "\(scope), after \(found): the next one")
+                for change in set.changes { found.append(change.bytes?.first ?? .max) }
+                if value <= 20 { try store.setRawValue([value], named: "a") }
+                if found.last == 20 { break }
+            }
+            try expectEqual(found, Array(0...20), scope)
         },
+    ]
+
+    /// What the changes of a prefix lead to.
+    private static let followedChanges: [Check] = [
+        Check("who follows a prefix, and reads again at a notice, has the content of the store") { store in
+            for name in ["a", "b"] { try store.setRawValue([1], named: name) }
+            let changes = try subscription(to: .prefix(""), in: store)
+            var followed = try entries(of: store)
+            let calls: [Call] = [
+                (
+                    "two changes of a, a removal of b, removeAll() and a change of d",
+                    { store in
+                        for value: UInt8 in 2...3 { try store.setRawValue([value], named: "a") }
+                        try store.removeValue(named: "b")
+                        try store.removeAll()
+                        try store.setRawValue([1], named: "d")
+                    }
+                ),
+                (
+                    "values of several types, and two changes of d",
+                    { store in
+                        for sample in TypeSample.all { try sample.set(store, sample.name) }
+                        for value: UInt8 in 2...3 { try store.setRawValue([value], named: "d") }
+                    }
+                ),
+            ]
+            var number: UInt8 = 0
+            for (call, body) in calls {
+                try body(store)
+                // A notice may stand for the first of these changes, but not for all.
+                var isReported = false
+                for _ in 1...8 where !isReported {
+                    number += 1
+                    try store.setRawValue([number], named: "end")
+                    while followed["end"]?.bytes != [number] {
+                        let set = try await nextSet(of: changes, "the changes of the prefix \"\" after \(call)")
+                        for change in set.changes {
+                            guard case .changed(let name, let entry, _) = change else {
+                                followed = try entries(of: store)
+                                continue
+                            }
+                            followed[name] = entry
+                            if name == "end" { isReported = true }
+                        }
+                    }
+                }
+                try expect(isReported, "8 changes of end after \(call): expected one of them, got notices alone")
+                try expectEqual(followed, try entries(of: store), "what was followed after \(call)")
+            }
+        }
     ]
 
     /// How changes are reported while they are made.
@@ -244,6 +320,9 @@ extension ConformanceChecks {
                 found.sorted() == ["a", "b", "c"] || set.changes == [.resync],
                 "the set of changes after a batch: expected those of a, b and c, or resync, got \(set.changes.map(\.text))"
             )
+            for case .changed(let name, let entry, _) in set.changes {
+                try expectEqual(entry, try store.entry(named: name), "the entry in the change of \(name) after a batch")
+            }
 
             var single = try subscription(to: .prefix(""), in: store).makeAsyncIterator()
             try store.batch { batch in for name in ["a", "b", "c"] { batch.append(.set(name: name, bytes: [2])) } }

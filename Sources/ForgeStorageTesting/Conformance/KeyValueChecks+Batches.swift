@@ -16,33 +16,44 @@ extension ConformanceChecks {
             try expect(try revision(of: "a", in: store) > 0, "revision 0")
             try store.remove(KVKey<String>("a"))
             try expect(try store.entry(named: "a") == nil, "a removed key has an entry")
+            // A store may encode a value for each of these calls anew.
+            for sample in TypeSample.all {
+                try sample.set(store, sample.name)
+                let entry = try store.entry(named: sample.name)
+                try expectEqual(
+                    entry?.bytes, try store.rawValue(named: sample.name), "the bytes of entry(named: \(sample.name))")
+                try expectEqual(try store.snapshot()[sample.name], entry, "snapshot()[\(sample.name)]")
+            }
         },
         ConformanceCheck("revisions increase with every write of any key") {
             store in
             var last: UInt64 = 0
-            let writes: [(String, () throws -> Void)] = [
-                ("a", { try store.set(KVKey<Int>("a"), value: 1) }),
-                ("b", { try store.set(KVKey<Int>("b"), value: 1) }),
-                ("a", { try store.set(KVKey<Int>("a"), value: 1) }),
-                ("c", { try store.setRawValue(try store.rawValue(named: "a") ?? [], named: "c") }),
+            // A removal counts too, although no value has its number.
+            let writes: [(name: String, count: UInt64, write: () throws -> Void)] = [
+                ("a", 1, { try store.set(KVKey<Int>("a"), value: 1) }),
+                ("b", 1, { try store.set(KVKey<Int>("b"), value: 1) }),
+                ("a", 1, { try store.set(KVKey<Int>("a"), value: 1) }),
+                ("c", 1, { try store.setRawValue(try store.rawValue(named: "a") ?? [], named: "c") }),
                 (
-                    "a",
+                    "a", 2,
                     {
                         try store.removeValue(named: "a"); try store.set(KVKey<Int>("a"), value: 1)
                     }
                 ),
-                ("d", { try store.batch { try $0.set(KVKey<Int>("d"), value: 1) } }),
+                ("d", 1, { try store.batch { try $0.set(KVKey<Int>("d"), value: 1) } }),
                 (
-                    "b",
+                    "b", 2,
                     {
                         try store.removeAll(); try store.set(KVKey<Int>("b"), value: 2)
                     }
                 ),
             ]
-            for (index, (name, write)) in writes.enumerated() {
+            for (index, (name, count, write)) in writes.enumerated() {
                 try write()
                 let revision = try revision(of: name, in: store)
-                try expect(revision > last, "write \(index) has revision \(revision), the one before \(last)")
+                try expect(
+                    revision >= last + count,
+                    "write \(index) has revision \(revision), the one before \(last): expected \(count) more, or later")
                 last = revision
             }
         },
@@ -54,10 +65,11 @@ extension ConformanceChecks {
             try expectEqual(try store.entry(named: "a"), entry, "entry(named: a) after get(a) as two types")
         },
         ConformanceCheck("entry refuses a name that is too long") { store in
-            let error = try await expectError(KVStoreError.self, "entry") {
-                try store.entry(named: String(repeating: "x", count: 1025))
-            }
+            let name = String(repeating: "x", count: 1025)
+            let error = try await expectError(KVStoreError.self, "entry") { try store.entry(named: name) }
             try expectEqual(error.code, .invalidKey, "code")
+            try expectEqual(error.operation, .read, "operation")
+            try expectEqual(error.key, name, "key")
         },
         ConformanceCheck(
             "compareAndSet stores only if the revision is the expected one"
@@ -338,6 +350,11 @@ extension ConformanceChecks {
                 try expectEqual(try snapshot.read(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
             }
             try expect(snapshot["never there"] == nil, "an absent name has an entry")
+            for found in [snapshot.names, snapshot.map(\.name)] {
+                try expectEqual(found.count, hostileNames.count, "how many names a snapshot lists")
+                try expectEqual(
+                    Set(found.map { Array($0.utf8) }).count, found.count, "how many different names a snapshot lists")
+            }
         },
         ConformanceCheck("a snapshot contains values of every size, also once they are replaced") { store in
             let sizes = [0, 1, 15, 16, 255, 256, 1023, 1024, 1025, 4096, 70_000]

@@ -63,7 +63,7 @@ extension ConformanceChecks {
         KVKey(name, migrations: [.from(1) { (old: String) in Int(old) ?? -1 }])
     }
 
-    private static func thirdVersion(_ name: String) -> KVKey<Int> {
+    static func thirdVersion(_ name: String) -> KVKey<Int> {
         KVKey(name, migrations: [.from(1) { (old: String) in Int(old) ?? -1 }, .from(2) { (old: Int) in 10 * old }])
     }
 

@@ -60,6 +60,7 @@ extension ConformanceChecks {
             try check("optional", CheckHolder(box: CheckBox(7)) as CheckHolder?) { $0?.box }
             try check("array", [CheckHolder(box: CheckBox(7))]) { $0.first?.box }
             try check("dictionary", ["a": CheckBox(7)]) { $0["a"] }
+            try check("struct with a mirror of its own", CheckHidingHolder(box: CheckBox(7))) { $0.box }
             try check("enum", CheckBoxes.two(CheckBox(6), CheckBox(7))) { boxes in
                 guard case .two(_, let box) = boxes else { return nil }
                 return box
@@ -104,7 +105,7 @@ extension ConformanceChecks {
 }
 
 /// A value of a type, to be read as other types.
-private struct TypeSample: Sendable {
+struct TypeSample: Sendable {
     let name: String
     let text: String
     let set: @Sendable (any KVStoring, _ name: String) throws -> Void
@@ -169,6 +170,16 @@ struct CheckHolder: Codable, Sendable {
     var box: CheckBox
 }
 
+/// A value whose mirror does not show the object.
+struct CheckHidingHolder: Codable, Sendable, CustomReflectable {
+    var box: CheckBox
+
+    var customMirror: Mirror {
+        let shown: [Mirror.Child] = [(label: "title", value: "holder")]
+        return Mirror(self, children: shown, displayStyle: .struct)
+    }
+}
+
 enum CheckBoxes: Codable, Sendable {
     case none
     case two(CheckBox, CheckBox)
@@ -205,8 +216,10 @@ extension ConformanceChecks {
             let key = KVKey<Int>(String(repeating: "x", count: 1025))
             let error = try await expectError(KVStoreError.self, "read") { try store.read(key) }
             try expectEqual(error.code, .invalidKey, "code")
+            try expectEqual(error.operation, .read, "the operation of read")
             let removal = try await expectError(KVStoreError.self, "remove") { try store.remove(key) }
             try expectEqual(removal.code, .invalidKey, "code")
+            try expectEqual(removal.operation, .remove, "the operation of remove")
         },
         ConformanceCheck("the error for a value that cannot be encoded does not show it") { store in
             let error = try await expectError(KVStoreError.self, "set") {
@@ -356,14 +369,16 @@ extension ConformanceChecks {
         },
         ConformanceCheck("raw values refuse a name that is too long") { store in
             let name = String(repeating: "x", count: 1025)
-            let calls: [(String, () throws -> Void)] = [
-                ("rawValue", { _ = try store.rawValue(named: name) }),
-                ("setRawValue", { try store.setRawValue([], named: name) }),
-                ("removeValue", { try store.removeValue(named: name) }),
+            let calls: [(call: String, operation: KVStoreError.Operation, body: () throws -> Void)] = [
+                ("rawValue", .read, { _ = try store.rawValue(named: name) }),
+                ("setRawValue", .set, { try store.setRawValue([], named: name) }),
+                ("removeValue", .remove, { try store.removeValue(named: name) }),
             ]
-            for (call, body) in calls {
+            for (call, operation, body) in calls {
                 let error = try await expectError(KVStoreError.self, "\(call)(named: 1,025 bytes)") { try body() }
                 try expectEqual(error.code, .invalidKey, "the code of \(call)(named: 1,025 bytes)")
+                try expectEqual(error.operation, operation, "the operation of \(call)(named: 1,025 bytes)")
+                try expectEqual(error.key, name, "the key of \(call)(named: 1,025 bytes)")
             }
         },
     ]

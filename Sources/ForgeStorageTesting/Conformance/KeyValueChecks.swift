@@ -348,6 +348,16 @@ extension ConformanceChecks {
             try store.remove(KVKey<Int>("a/b"))
             try expectEqual(
                 names.map { store.get(KVKey<Int>($0)) }, [0, nil, 2, nil, 4], "what is left")
+            // A text, unlike a number, may take more than one word beside a name of any length.
+            let lengths = 0...26
+            for length in lengths {
+                try store.set(KVKey<String>(String(repeating: "x", count: length)), value: "value \(length)")
+            }
+            for length in lengths {
+                try expectEqual(
+                    store.get(KVKey<String>(String(repeating: "x", count: length))), "value \(length)",
+                    "get of a text under a name of \(length) bytes")
+            }
         },
         ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
             let key = KVKey<Int>(String(repeating: "é", count: 513))
@@ -355,6 +365,8 @@ extension ConformanceChecks {
                 try store.set(key, value: 1)
             }
             try expectEqual(error.code, .invalidKey, "code")
+            try expectEqual(error.operation, .set, "operation")
+            try expectEqual(error.key, key.name, "key")
             try expectEqual(store.get(key), nil, "get")
             try expectEqual(store.contains(key), false, "contains, with the name that set has refused")
         },

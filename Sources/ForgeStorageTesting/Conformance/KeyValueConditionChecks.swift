@@ -141,11 +141,12 @@ extension ConformanceChecks {
             try body(store)
         }
         try expectEqual(error.code, .valueTooLarge, "the code of \(error) by \(call)")
+        try expectEqual(error.operation, call == "batch" ? .batch : .set, "the operation of \(error) by \(call)")
         try expectEqual(error.key, key, "the key of \(error) by \(call)")
         try expect(try entries(of: store) == before, "\(call) of a value that is too large has changed an entry")
     }
 
-    private static func entries(of store: any KVTransactionalStoring) throws -> [String: KVEntry] {
+    static func entries(of store: any KVTransactionalStoring) throws -> [String: KVEntry] {
         var entries: [String: KVEntry] = [:]
         for name in try store.keys() { entries[name] = try store.entry(named: name) }
         return entries

@@ -351,7 +351,37 @@ extension ConformanceChecks {
     /// The promises of stores that set unreadable values aside before overwriting them, and of layers over such stores.
     public static let keyValueSettingAside: [ConformanceCheck<SettingAsideStore<any KVRawStoring>>] = [
         ConformanceCheck("set sets aside a value that cannot be read as the new type") { subject in
-            try checkSettingAside(subject.store, subject.setAside) { try subject.store.set(KVKey<Int>("a"), value: 1) }
+            let store = subject.store
+            try checkSettingAside(store, subject.setAside) { try store.set(KVKey<Int>("a"), value: 1) }
+            let replacements: [(text: String, old: () throws -> Void, new: () throws -> Void)] = [
+                (
+                    "[String] by [Int]", { try store.set(KVKey<[String]>("b"), value: ["old"]) },
+                    { try store.set(KVKey<[Int]>("b"), value: [1]) }
+                ),
+                (
+                    "String by [Int]", { try store.set(KVKey<String>("b"), value: "older") },
+                    { try store.set(KVKey<[Int]>("b"), value: [2]) }
+                ),
+                (
+                    "[String] by Int", { try store.set(KVKey<[String]>("b"), value: ["oldest"]) },
+                    { try store.set(KVKey<Int>("b"), value: 3) }
+                ),
+                (
+                    "Int of version 3 by Int of version 1", { try store.set(thirdVersion("b"), value: 70_000) },
+                    { try store.set(KVKey<Int>("b"), value: 4) }
+                ),
+            ]
+            for (number, (text, old, new)) in replacements.enumerated() {
+                try store.removeValue(named: "b")
+                try old()
+                let bytes = try store.rawValue(named: "b") ?? []
+                try new()
+                let kept = try subject.setAside()
+                try expectEqual(kept.count, number + 2, "how many values were set aside after set replaces \(text)")
+                try expect(
+                    kept.contains { contains($0, bytes) },
+                    "the old value is not among those set aside after set replaces \(text)")
+            }
         },
         ConformanceCheck("a value that can be read as the new type is not set aside") { subject in
             let store = subject.store
@@ -362,6 +392,8 @@ extension ConformanceChecks {
                 try store.set(KVKey<Int?>("c"), value: nil)
             }
             try store.set(KVKey<Double>("a"), value: 0.5)
+            try store.set(KVKey<String>("d"), value: "7")
+            for value in 8...9 { try store.set(thirdVersion("d"), value: value) }
             try expectEqual(try subject.setAside().count, 0, "how many values were set aside")
         },
         ConformanceCheck("a removed value is not set aside") { subject in

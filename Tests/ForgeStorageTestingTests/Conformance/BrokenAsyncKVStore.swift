@@ -6,7 +6,7 @@ import Synchronization
 
 /// An asynchronous store with one defect, to test that the corresponding check fails.
 final class BrokenAsyncKVStore: AsyncKVStoring {
-    /// A defect, with the start of the description of the check that must fail.
+    /// A defect, mostly with the description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case readsEmpty = "an absent key reads as nil"
         case forgets = "a value that was set can be read"
@@ -40,6 +40,10 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case requiresEndedValues = "after its time to live a value is absent for the requirements of a batch too"
         case readsOldValues = "a read sees every write that another client has made, if that is declared"
         case losesTheRest = "acknowledged writes and their revisions survive what is declared"
+        case hasMoreForEver = "values are listed in pages, of which the last says so"
+
+        /// The description of the check that must fail.
+        var check: String { self == .hasMoreForEver ? Defect.losesAValue.rawValue : rawValue }
     }
 
     /// A capability that the store declares, although it does not have it.
@@ -137,6 +141,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
     ) async throws(KVStoreError) -> AsyncKVEntryPage {
         var page = try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
         if defect == .losesAValue, !page.hasMore { page.entries.removeLast() }
+        if defect == .hasMoreForEver { page.hasMore = true }
         return page
     }
 

@@ -133,13 +133,13 @@ struct AsyncDefectTests {
 
     @Test("in the behaviour of the calls", arguments: BrokenAsyncKVStore.Defect.allCases)
     func defects(_ defect: BrokenAsyncKVStore.Defect) async throws {
-        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        let check = try #require(Self.checks.first { $0.description == defect.check })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenAsyncKVStore.subject(defect)) }
     }
 
     @Test("and there is a defect for each of them")
     func completeness() {
-        let planted = BrokenAsyncKVStore.Defect.allCases.map(\.rawValue)
+        let planted = BrokenAsyncKVStore.Defect.allCases.map(\.check)
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
     }
 

@@ -59,12 +59,13 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
             forgetsToWakeAfterRemoveAll
         case ignoresCancellation, keepsTheOldest, keepsTheNewest, keepsEverything
         case splitsBatches, readsBeforeItSubscribes, reportsEarly, reportsOutsideOfTheLock
+        case repeatsWhatWasDelivered, refusesLongKeys, countsWhatWasDelivered, keepsTheFirstOfAName
 
         /// The check that must fail.
         var check: String {
             switch self {
             case .beginsLate, .omitsAbsence, .numbersNothing, .repeatsEqualBytes, .sharesSubscriptions,
-                .takesTheFirstOfABatch:
+                .takesTheFirstOfABatch, .repeatsWhatWasDelivered, .refusesLongKeys:
                 "the changes of a key begin with its entry or its absence, and are those of its bytes in order"
             case .comparesCharacters: "the changes of a key or a prefix are those of the names with its bytes"
             case .reportsRefusedBatches, .reportsAbsentNames: "a call that changes nothing is not reported"
@@ -73,8 +74,10 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
                 .forgetsToWakeAfterRemoveAll:
                 "a consumer that waits receives the change of every call"
             case .ignoresCancellation: "the changes end when the consuming task is cancelled"
-            case .keepsTheOldest, .keepsTheNewest, .keepsEverything:
+            case .keepsTheOldest, .keepsTheNewest, .keepsEverything, .countsWhatWasDelivered:
                 "beyond the limit of a key the first changes are kept, and the last one arrives"
+            case .keepsTheFirstOfAName:
+                "who follows a prefix, and reads again at a notice, has the content of the store"
             case .splitsBatches: "the changes of a batch are reported together"
             case .readsBeforeItSubscribes: "no write is missed while a consumer subscribes"
             case .reportsEarly, .reportsOutsideOfTheLock:
@@ -192,9 +195,9 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         }
         try turn.withLock {
             try base.commit(batch)
-            let first = batch.changes.map { change -> Change in
+            let first = try batch.changes.map { change -> Change in
                 guard case .set(let name, let bytes) = change else { return (change.name, nil) }
-                return (name, KVEntry(bytes: bytes, revision: 1))
+                return (name, KVEntry(bytes: bytes, revision: try base.entry(named: name)?.revision ?? 1))
             }
             var found: Set<String> = []
             report(first.filter { found.insert($0.name).inserted }, wakes: true)
@@ -205,6 +208,9 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
 
     func subscribe(to scope: KVScope) -> KVChanges? {
         guard !isSilent else { return nil }
+        if defect == .refusesLongKeys, case .key(let name, _) = scope, name.utf8.count > 1024 {
+            return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in nil }
+        }
         let subscriber: Subscriber
         if defect == .readsBeforeItSubscribes, case .key(let name, _) = scope {
             subscriber = Subscriber(scope, defect)
@@ -289,7 +295,13 @@ private final class Subscriber: Sendable {
         state.withLock { state in
             let last = state.sets.last.map { Optional.some($0.bytes) } ?? state.deliveredBytes
             if !isOfPrefix, defect != .repeatsEqualBytes, last == .some(KVChangeSet(reported).bytes) { return }
-            if state.sets.count >= max(limit, 1) {
+            if isOfPrefix, defect == .keepsTheFirstOfAName, let name = KVChangeSet(reported).onlyName,
+                state.sets.last?.onlyName == name
+            {
+                return
+            }
+            let delivered = defect == .countsWhatWasDelivered ? state.deliveredCount : 0
+            if state.sets.count >= max(limit, 1) - delivered, !state.sets.isEmpty {
                 switch defect {
                 case .keepsTheOldest: return
                 case .keepsTheNewest: state.sets.removeFirst()
@@ -306,7 +318,8 @@ private final class Subscriber: Sendable {
         state.withLock { state in
             guard !state.sets.isEmpty else { return nil }
             let set = state.sets.removeFirst()
-            state.deliveredBytes = .some(set.bytes)
+            state.deliveredBytes = defect == .repeatsWhatWasDelivered ? nil : .some(set.bytes)
+            state.deliveredCount += 1
             return set
         }
     }
@@ -332,5 +345,11 @@ extension KVChangeSet {
     fileprivate var bytes: [UInt8]? {
         guard case .changed(_, let entry, _)? = changes.last else { return nil }
         return entry?.bytes
+    }
+
+    /// The name of the only change; nil if there are several.
+    fileprivate var onlyName: String? {
+        guard changes.count == 1, case .changed(let name, _, _) = changes[0] else { return nil }
+        return name
     }
 }

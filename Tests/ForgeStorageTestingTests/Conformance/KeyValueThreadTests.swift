@@ -36,10 +36,16 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case removesFirst = "a value that is replaced is never absent meanwhile"
         case listsOnePiece = "keys lists every name while values are replaced"
         case migratesUnderLock = "a migration of a key may read the store"
+        case losesTextOfEmptyName = "a name that is a prefix of another is a distinct key"
+        case sharesHiddenObjects = "an object inside a value is not shared between readers"
+        case reversesNumbersInSnapshots = "an entry is the raw value with a revision"
+        case namesAnotherCall = "raw values refuse a name that is too long"
     }
 
     let base = InMemoryKVStore()
     private let defect: Defect
+    /// Tells what threads have cached for this store from what they have for others.
+    private let id = UUID().uuidString
     private let lock = NSLock()
     /// The values that were read last, of integers.
     private let readLast = Mutex<[String: Int]>([:])
@@ -55,7 +61,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     /// The value that this thread has cached; if there is none, it calls `read` and caches the result.
     private func cached<Value>(_ id: String, _ read: () throws -> Value?) rethrows -> Value? {
         let cache = Thread.current.threadDictionary
-        let id = "\(ObjectIdentifier(self)) \(id)"
+        let id = "\(self.id) \(id)"
         if let value = cache[id] as? Value { return value }
         let value = try read()
         cache[id] = value
@@ -64,6 +70,9 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
 
     func get<T>(_ key: KVKey<T>) -> T? {
         if defect == .cachesValues, key.name == "a" { return cached(key.name) { base.get(key) } }
+        if defect == .sharesHiddenObjects, "\(T.self)" == "CheckHidingHolder" {
+            return cached(key.name) { base.get(key) }
+        }
         if defect == .cachesLate, T.self == Int.self, Int(key.name) != nil {
             if let value = readLast.withLock({ $0[key.name] }) { return value as? T }
             let value = base.get(key)
@@ -90,10 +99,20 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     /// Forgets what this thread has read.
     private func write(_ name: String, _ body: () throws -> Void) throws {
         let cache = Thread.current.threadDictionary
-        for prefix in ["", "entry "] { cache["\(ObjectIdentifier(self)) \(prefix)\(name)"] = nil }
+        for prefix in ["", "entry "] { cache["\(id) \(prefix)\(name)"] = nil }
         try body()
         readLast.withLock { $0[name] = nil }
         writeCount.withLock { $0 += 1 }
+    }
+
+    func snapshot() throws -> KVSnapshot {
+        let snapshot = try base.snapshot()
+        guard defect == .reversesNumbersInSnapshots else { return snapshot }
+        return KVSnapshot(
+            snapshot.map { name, entry -> (name: String, entry: KVEntry) in
+                let bytes = name.hasPrefix("Float ") ? entry.bytes.reversed() : entry.bytes
+                return (name, KVEntry(bytes: bytes, revision: entry.revision))
+            })
     }
 
     func keys() throws -> [String] {
@@ -109,6 +128,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
                 try base.remove(key)
                 passTime()
             }
+            if defect == .losesTextOfEmptyName, key.name.isEmpty, T.self == String.self { return }
             try base.set(mapped(key), value: value)
         }
     }
@@ -119,7 +139,14 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
 
     func remove<T>(_ key: KVKey<T>) throws { try write(key.name) { try base.remove(mapped(key)) } }
 
-    func removeValue(named name: String) throws { try write(name) { try base.removeValue(named: name) } }
+    func removeValue(named name: String) throws {
+        do {
+            try write(name) { try base.removeValue(named: name) }
+        } catch var error as KVStoreError where defect == .namesAnotherCall {
+            error.operation = .read
+            throw error
+        }
+    }
 
     func removeAll() throws {
         try write("a") { try base.removeAll() }

@@ -38,14 +38,21 @@ struct OverlappingCallTests {
             ConformanceChecks.transactionalKeyValueSettingAside.first {
                 $0.description == "a value that two writers replace at once is set aside once"
             })
-        for copiesTwice in [false, true] {
-            let store = CopyingKVStore(copiesTwice: copiesTwice)
-            let subject = SettingAsideStore<any KVTransactionalStoring>(store) { store.copies.withLock(\.self) }
-            if copiesTwice {
-                await #expect(throws: ConformanceViolation.self) { try await check.run(on: subject) }
-            } else {
-                try await check.run(on: subject)
-            }
+        try await check.run(on: CopyingKVStore(nil).subject)
+        await #expect(throws: ConformanceViolation.self) {
+            try await check.run(on: CopyingKVStore(.copiesTwice).subject)
+        }
+    }
+
+    @Test("find a store that sets texts aside, and no other values")
+    func copiesOfTexts() async throws {
+        let check = try #require(
+            ConformanceChecks.transactionalKeyValueSettingAside.first {
+                $0.description == "set sets aside a value that cannot be read as the new type"
+            })
+        try await check.run(on: CopyingKVStore(nil).subject)
+        await #expect(throws: ConformanceViolation.self) {
+            try await check.run(on: CopyingKVStore(.copiesTexts).subject)
         }
     }
 
@@ -118,16 +125,26 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
 
 /// A key-value store that copies a value which cannot be read before it replaces it.
 final class CopyingKVStore: KVTransactionalStoring, KVLayer {
-    let base = InMemoryKVStore()
-    let copies = Mutex<[[UInt8]]>([])
-    private let copiesTwice: Bool
+    enum Defect: Sendable {
+        case copiesTwice, copiesTexts
+    }
 
-    init(copiesTwice: Bool) { self.copiesTwice = copiesTwice }
+    let base = InMemoryKVStore()
+    private let copies = Mutex<[[UInt8]]>([])
+    private let defect: Defect?
+
+    init(_ defect: Defect?) { self.defect = defect }
+
+    var subject: SettingAsideStore<any KVTransactionalStoring> {
+        SettingAsideStore<any KVTransactionalStoring>(self) { self.copies.withLock(\.self) }
+    }
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
-        if let bytes = try base.rawValue(named: key.name), base.get(key) == nil {
+        if let bytes = try base.rawValue(named: key.name), base.get(key) == nil,
+            defect != .copiesTexts || base.get(KVKey<String>(key.name)) != nil
+        {
             copies.withLock { copies in
-                if copiesTwice || !copies.contains(bytes) { copies.append(bytes) }
+                if defect == .copiesTwice || !copies.contains(bytes) { copies.append(bytes) }
             }
         }
         try base.set(key, value: value)
