@@ -370,6 +370,13 @@ extension ConformanceChecks {
             try await store.set(KVKey<Int>("longer"), value: 1, timeToLive: timeToLive)
             try await store.set(KVKey<Int>("longer"), value: 2, timeToLive: timeToLive * 30)
             try await store.set(KVKey<Int>("removed"), value: 1)
+            let endless = KVKey<Int>("endless")
+            try await store.set(endless, value: 1, timeToLive: timeToLive)
+            let revision = try await store.entry(named: endless.name)?.revision
+            if try await !store.compareAndSet(endless, revision: revision, value: 2) {
+                // A busy machine may have let the time pass.
+                try await store.set(endless, value: 2)
+            }
             var batch = KVBatch()
             for name in names { try batch.set(KVKey<Int>(name), value: 1) }
             batch.remove(KVKey<Int>("removed"))
@@ -377,7 +384,8 @@ extension ConformanceChecks {
             try await expectAbsent("removed", in: subject.store)
             try await subject.pass(timeToLive + expiry)
             try await expectEqual(
-                store.keys(), ["longer"], "keys() after the time to live of a batch of \(names)")
+                store.keys(), ["endless", "longer"], "keys() after the time to live of a batch of \(names)")
+            try await expectEqual(store.read(endless), 2, "read(endless) after compareAndSet without a time to live")
             try await expectEqual(
                 store.read(KVKey<Int>("longer")), 2, "read(longer) before the end of its second time to live")
         },

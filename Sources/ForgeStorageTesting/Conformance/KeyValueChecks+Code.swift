@@ -33,6 +33,11 @@ extension ConformanceChecks {
                 try expectEqual(error.key, "a", "the key of \(call)")
             }
             try expectEqual(store.get(thirdVersion("a")), 7, "get(a) of version 3 after earlier versions were refused")
+            // A store may have kept the value that was read, which has the type of these keys.
+            for key in [secondVersion("a"), KVKey<Int>("a")] {
+                try expectEqual(
+                    store.get(key), nil, "get(a) by a key of version \(key.schemaVersion) after that of version 3")
+            }
         },
         ConformanceCheck("set replaces a value of a later version or without a migration") { store in
             let keys = [KVKey<Int>("a"), KVKey<Int>("a", migrations: [.from(3) { (old: Int) in old }])]
@@ -55,6 +60,13 @@ extension ConformanceChecks {
             let error = try await expectError(KVStoreError.self, call) { try store.read(key) }
             try expectEqual(error.code, .undecodable, "the code of \(call)")
             try expectEqual(store.get(key), nil, "get(a) of version 2 by the same key")
+            let failing = KVKey<Int>(
+                "a", migrations: [.from(2) { (_: Int) throws -> Int in throw CheckMigrationFailure() }])
+            let failure = try await expectError(KVStoreError.self, "read(a) by a key whose migration throws") {
+                try store.read(failing)
+            }
+            try expectEqual(failure.code, .undecodable, "the code of read(a) by a key whose migration throws")
+            try expectEqual(store.get(failing), nil, "get(a) by a key whose migration throws")
             try expectEqual(store.get(secondVersion("a")), 7, "get(a) of version 2")
         },
     ]
@@ -116,6 +128,8 @@ extension ConformanceChecks {
         },
     ]
 }
+
+private struct CheckMigrationFailure: Error {}
 
 /// A value whose encoding or decoding reads a store.
 private struct CallingValue: Codable, Sendable {

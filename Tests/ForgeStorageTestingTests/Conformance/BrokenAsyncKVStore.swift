@@ -41,9 +41,16 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case readsOldValues = "a read sees every write that another client has made, if that is declared"
         case losesTheRest = "acknowledged writes and their revisions survive what is declared"
         case hasMoreForEver = "values are listed in pages, of which the last says so"
+        case keepsTheTimeToLive = "a conditional write without a time to live ends that of the value before"
 
         /// The description of the check that must fail.
-        var check: String { self == .hasMoreForEver ? Defect.losesAValue.rawValue : rawValue }
+        var check: String {
+            switch self {
+            case .hasMoreForEver: Defect.losesAValue.rawValue
+            case .keepsTheTimeToLive: Defect.batchesNeverExpire.rawValue
+            default: rawValue
+            }
+        }
     }
 
     /// A capability that the store declares, although it does not have it.
@@ -62,6 +69,8 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         var old: [String: KVEntry] = [:]
         /// The revisions that names had when they were removed.
         var rolledBack: [String: UInt64] = [:]
+        /// The last times to live of the names.
+        var timesToLive: [String: Duration] = [:]
     }
 
     let defect: Defect?
@@ -208,7 +217,12 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         }
         let isEndless =
             defect == .neverExpires || claim == .expiry || defect == .batchesNeverExpire && changes.count > 1
-        let lives = isEndless ? nil : timeToLive
+        var lives = isEndless ? nil : timeToLive
+        if defect == .keepsTheTimeToLive {
+            let name = changes.first?.name ?? ""
+            if !requirements.isEmpty { lives = lives ?? memory.withLock { $0.timesToLive[name] } }
+            memory.withLock { [lives] in $0.timesToLive[name] = lives }
+        }
         let revision = try await base.commit(batch, timeToLive: lives)
         return defect == .tellsAnotherRevision ? 1_000_000 : revision
     }

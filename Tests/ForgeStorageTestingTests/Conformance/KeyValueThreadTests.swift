@@ -39,6 +39,8 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case losesTextOfEmptyName = "a name that is a prefix of another is a distinct key"
         case sharesHiddenObjects = "an object inside a value is not shared between readers"
         case reversesNumbersInSnapshots = "an entry is the raw value with a revision"
+        case cachesVersions = "a value of a later version is of a newer schema and is kept"
+        case hidesFailedMigrations = "a value of a version without a migration is undecodable and is kept"
         case namesAnotherCall = "raw values refuse a name that is too long"
     }
 
@@ -73,6 +75,12 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         if defect == .sharesHiddenObjects, "\(T.self)" == "CheckHidingHolder" {
             return cached(key.name) { base.get(key) }
         }
+        if defect == .cachesVersions, T.self == Int.self {
+            if let value = readLast.withLock({ $0[key.name] }) as? T { return value }
+            let value = base.get(key)
+            if !key.migratedVersions.isEmpty { readLast.withLock { $0[key.name] = value as? Int } }
+            return value
+        }
         if defect == .cachesLate, T.self == Int.self, Int(key.name) != nil {
             if let value = readLast.withLock({ $0[key.name] }) { return value as? T }
             let value = base.get(key)
@@ -87,6 +95,16 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         }
         if isLocked, key.migratedVersions.isEmpty { lock.unlock() }
         return base.get(mapped(key))
+    }
+
+    func read<T>(_ key: KVKey<T>) throws -> T? {
+        do {
+            return try base.read(key)
+        } catch let error as KVStoreError
+            where defect == .hidesFailedMigrations && error.code == .undecodable && key.migratedVersions == [2]
+        {
+            return nil
+        }
     }
 
     func entry(named name: String) throws -> KVEntry? {
