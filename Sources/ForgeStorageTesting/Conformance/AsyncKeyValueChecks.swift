@@ -46,6 +46,10 @@ extension ConformanceChecks {
             try await expectEqual(store.read(KVKey<String>("a")), "one", "read")
             try await expectEqual(store.get(KVKey<String>("a")), "one", "get")
             try await expect(store.read(KVKey<Int?>("nil")) == .some(.none), "a stored nil is absent")
+            var batch = KVBatch()
+            batch.append(.set(name: "empty", bytes: []))
+            try await store.commit(batch, timeToLive: nil)
+            try await expectEqual(store.entry(named: "empty")?.bytes, [], "the bytes of entry(named: empty), no bytes")
         },
         ConformanceCheck("setting again replaces the value") { store in
             let key = KVKey<Int>("a")
@@ -80,6 +84,8 @@ extension ConformanceChecks {
             for (index, name) in hostileNames.enumerated() {
                 try await expectEqual(store.read(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
             }
+            let sorted = hostileNames.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
+            try await expectEqual(store.keys().map { Array($0.utf8) }, sorted, "the UTF-8 of keys()")
         },
         ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
             let key = KVKey<Int>(String(repeating: "é", count: 513))
@@ -94,6 +100,10 @@ extension ConformanceChecks {
                 try expectEqual(error.key, key.name, "the key of \(call) with a name of 1,026 bytes")
             }
             try await expectEqual(store.keys(), [], "keys")
+            let longest = KVKey<Int>(String(repeating: "é", count: 512))
+            try await store.set(longest, value: 1)
+            try await expectEqual(store.read(longest), 1, "read of a name of 1,024 bytes")
+            try await expectEqual(store.keys(), [longest.name], "keys() after set of a name of 1,024 bytes")
         },
         ConformanceCheck("revisions increase with every acknowledged write") { store in
             var last: UInt64 = 0
@@ -248,6 +258,20 @@ extension ConformanceChecks {
             }
             try await expectAbsent("a", in: store)
             try await expectEqual(store.read(b), 2, "b")
+            // Requirements count without a change too, and each of several of one name.
+            let present = try await store.entry(named: "b")?.revision ?? 0
+            try await store.batch { batch in
+                batch.require(a, revision: nil)
+                batch.require(b, revision: present)
+            }
+            for revisions in [[present + 1], [present, present + 1], [present + 1, present]] {
+                let error = try await expectError(KVStoreError.self, "commit that requires \(revisions) of b") {
+                    try await store.batch { batch in
+                        for revision in revisions { batch.require(b, revision: revision) }
+                    }
+                }
+                try expectEqual(error.code, .conflict, "the code of commit that requires \(revisions) of b")
+            }
         },
         ConformanceCheck("every requirement of a batch counts, whichever of them does not hold") { store in
             var valid: [(name: String, revision: UInt64?)] = []

@@ -42,12 +42,20 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case losesTheRest = "acknowledged writes and their revisions survive what is declared"
         case hasMoreForEver = "values are listed in pages, of which the last says so"
         case keepsTheTimeToLive = "a conditional write without a time to live ends that of the value before"
+        case emptyIsAbsent = "a value of no bytes is present"
+        case listsNoZeros = "names with a zero byte are listed"
+        case refusesLongestNames = "a name may have 1,024 bytes"
+        case looksForChangesOnly = "requirements are checked even without changes"
 
         /// The description of the check that must fail.
         var check: String {
             switch self {
             case .hasMoreForEver: Defect.losesAValue.rawValue
             case .keepsTheTimeToLive: Defect.batchesNeverExpire.rawValue
+            case .emptyIsAbsent: Defect.forgets.rawValue
+            case .listsNoZeros: Defect.trimsNames.rawValue
+            case .refusesLongestNames: Defect.cutsNames.rawValue
+            case .looksForChangesOnly: Defect.appliesHalf.rawValue
             default: rawValue
             }
         }
@@ -119,6 +127,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         let entry = try await base.entry(named: mapped(name))
         switch defect {
         case .readsEmpty: return entry ?? KVEntry(bytes: [], revision: 1)
+        case .emptyIsAbsent where entry?.bytes.isEmpty == true: return nil
         case .hidesUndecodable where name == "a" && entry != nil:
             if let entry, (try? entry.value(of: KVKey<String>(name))) != nil { return nil }
         case .rollsRevisionsBack:
@@ -141,6 +150,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         }
         var page = try await base.keys(prefix: prefix, after: after, limit: limit)
         if defect == .listsBackwards { page.names.reverse() }
+        if defect == .listsNoZeros { page.names.removeAll { $0.utf8.contains(0) } }
         if claim == .replay { page.revision = 1 }
         return page
     }
@@ -163,6 +173,9 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         var batch = batch
         switch defect {
         case .forgets: return nil
+        case .looksForChangesOnly where changes.isEmpty: return nil
+        case .refusesLongestNames where changes.contains(where: { $0.name.utf8.count == 1024 }):
+            throw KVStoreError(.invalidKey, .batch)
         case .keepsTheFirst where count > 1: return nil
         case .removesNothing: if case .remove = changes.first { return nil }
         case .ignoresRevisions, .letsEverybodyCreate: batch = .of(changes)
