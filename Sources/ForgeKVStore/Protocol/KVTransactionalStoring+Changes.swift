@@ -117,9 +117,9 @@ extension KVTransactionalStoring {
     @discardableResult
     public func compareAndSet<T>(_ key: KVKey<T>, revision: UInt64?, value: T) throws -> Bool {
         var batch = KVBatch()
-        try batch.set(key, value: value)
         batch.require(key.name, revision: revision)
         do {
+            try batch.set(key, value: value)
             try commit(batch)
             return true
         } catch let error as KVStoreError {

@@ -77,6 +77,12 @@ extension ConformanceChecks {
             try expectEqual(error.code, .undecodable, "code")
             try expectEqual(error.key, "a", "key")
             try await expectEqual(store.get(KVKey<Int>("a")), nil, "get")
+            let refusal = try await expectError(KVStoreError.self, "set of a value that cannot be encoded") {
+                try await store.set(KVKey<CheckUnencodable>("a"), value: CheckUnencodable())
+            }
+            try expectEqual(refusal.code, .unencodable, "the code of set of a value that cannot be encoded")
+            try expectEqual(refusal.operation, .set, "the operation of set of a value that cannot be encoded")
+            try expectEqual(refusal.key, "a", "the key of set of a value that cannot be encoded")
             try await expectEqual(store.read(KVKey<String>("a")), "one", "read")
         },
         ConformanceCheck("every text is a distinct name") { store in

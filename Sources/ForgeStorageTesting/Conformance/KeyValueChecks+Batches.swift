@@ -142,6 +142,14 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<Int>("a")), 1, "get")
             try store.set(KVKey<Int?>("b"), value: nil)
             try expect(try !store.createIfAbsent(KVKey<Int?>("b"), value: 2), "a stored nil is taken for absent")
+            let call = "createIfAbsent(c) of a value that cannot be encoded"
+            let error = try await expectError(KVStoreError.self, call) {
+                try store.createIfAbsent(KVKey<CheckUnencodable>("c"), value: CheckUnencodable())
+            }
+            try expectEqual(error.code, .unencodable, "the code of \(call)")
+            try expectEqual(error.operation, .set, "the operation of \(call)")
+            try expectEqual(error.key, "c", "the key of \(call)")
+            try expect(!store.contains(KVKey<Int>("c")), "contains(c) after \(call): expected false")
         },
         ConformanceCheck("versioned returns the value and its revision") { store in
             let key = KVKey<[String]>("a")

@@ -264,6 +264,21 @@ extension ConformanceChecks {
                         store.get(key), 2, "get(\(key.name)) after the last of two set calls beside readers")
                 }
             }
+            // A value that is replaced while a reader decodes it.
+            let decoded = KVKey<CheckMeetingValue>("decoded")
+            try store.set(decoded, value: CheckMeetingValue(number: 1))
+            let meeting = CheckMeeting()
+            try await racing(threads: 2) { thread in
+                if thread == 0 {
+                    _ = CheckMeetingValue.$meeting.withValue(meeting) { store.get(decoded) }
+                } else {
+                    meeting.wait(for: 1)
+                    try store.set(decoded, value: CheckMeetingValue(number: 2))
+                    meeting.arrive(waitingFor: 1)
+                }
+            }
+            try expectEqual(
+                store.get(decoded)?.number, 2, "get(decoded) after it was replaced while another get decoded it")
         },
         ConformanceCheck("long names that differ in one byte are different keys") { store in
             // In the first, the middle and the last bytes, and on both sides of powers of two.

@@ -158,15 +158,21 @@ func competing(tasks: Int, attempt: @escaping @Sendable () async throws -> Bool)
 final class CheckMeeting: Sendable {
     private let arrived = Atomic<Int>(0)
 
-    func arrive() {
+    /// Arrives, and waits until as many threads have.
+    func arrive(waitingFor count: Int = 2) {
         arrived.add(1, ordering: .sequentiallyConsistent)
+        wait(for: count)
+    }
+
+    /// Waits until so many threads have arrived.
+    func wait(for count: Int) {
         let end = ContinuousClock.now + .milliseconds(20)
         // A store that decodes under a lock lets one thread in at a time.
-        while arrived.load(ordering: .sequentiallyConsistent) < 2, ContinuousClock.now < end { interruptOthers() }
+        while arrived.load(ordering: .sequentiallyConsistent) < count, ContinuousClock.now < end { interruptOthers() }
     }
 }
 
-/// A value whose decoding waits until another thread decodes one too.
+/// A value whose decoding waits until another thread arrives too, such as one that decodes another value.
 struct CheckMeetingValue: Codable, Sendable {
     @TaskLocal static var meeting: CheckMeeting?
 

@@ -31,7 +31,7 @@ struct KeyValueDefectTests {
 
     @Test("and there is a defect for each of them")
     func completeness() {
-        let planted = BrokenKVStore.Defect.allCases.map(\.rawValue) + ThreadedKVStore.Defect.allCases.map(\.rawValue)
+        let planted = BrokenKVStore.Defect.allCases.map(\.rawValue) + ThreadedKVStore.Defect.allCases.map(\.check)
         let others = Self.checks.filter { $0.typeOfValues == nil }.map(\.description)
         #expect(Set(planted).symmetricDifference(others) == [])
     }
