@@ -46,6 +46,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case listsNoZeros = "names with a zero byte are listed"
         case refusesLongestNames = "a name may have 1,024 bytes"
         case looksForChangesOnly = "requirements are checked even without changes"
+        case namesAnotherCall = "an error names the call that was made"
 
         /// The description of the check that must fail.
         var check: String {
@@ -54,7 +55,7 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
             case .keepsTheTimeToLive: Defect.batchesNeverExpire.rawValue
             case .emptyIsAbsent: Defect.forgets.rawValue
             case .listsNoZeros: Defect.trimsNames.rawValue
-            case .refusesLongestNames: Defect.cutsNames.rawValue
+            case .refusesLongestNames, .namesAnotherCall: Defect.cutsNames.rawValue
             case .looksForChangesOnly: Defect.appliesHalf.rawValue
             default: rawValue
             }
@@ -236,7 +237,14 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
             if !requirements.isEmpty { lives = lives ?? memory.withLock { $0.timesToLive[name] } }
             memory.withLock { [lives] in $0.timesToLive[name] = lives }
         }
-        let revision = try await base.commit(batch, timeToLive: lives)
+        let revision: UInt64?
+        do throws(KVStoreError) {
+            revision = try await base.commit(batch, timeToLive: lives)
+        } catch {
+            var error = error
+            if defect == .namesAnotherCall { error.operation = .keys }
+            throw error
+        }
         return defect == .tellsAnotherRevision ? 1_000_000 : revision
     }
 

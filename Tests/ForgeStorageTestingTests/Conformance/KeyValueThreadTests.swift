@@ -43,6 +43,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case hidesFailedMigrations = "a value of a version without a migration is undecodable and is kept"
         case namesAnotherCall = "raw values refuse a name that is too long"
         case cachesDecoded = "a value that is replaced while it is decoded does not come back"
+        case countsNoRemovals = "revisions increase with every write of any key"
 
         /// The description of the check that must fail.
         var check: String { self == .cachesDecoded ? Defect.cachesLate.rawValue : rawValue }
@@ -56,6 +57,8 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     /// The values that were read last, of integers.
     private let readLast = Mutex<[String: Int]>([:])
     private let writeCount = Mutex(0)
+    /// How many times `removeValue` and `removeAll` were called.
+    private let removalCount = Mutex(0)
     /// The value that was decoded last.
     private let decoded = Mutex<(any Sendable)?>(nil)
 
@@ -122,6 +125,9 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     func entry(named name: String) throws -> KVEntry? {
         switch defect {
         case .cachesEntries where name == "a": return try cached("entry \(name)") { try base.entry(named: name) }
+        case .countsNoRemovals:
+            let removals = UInt64(removalCount.withLock(\.self))
+            return try base.entry(named: name).map { KVEntry(bytes: $0.bytes, revision: $0.revision - removals) }
         default: return try base.entry(named: name)
         }
     }
@@ -171,6 +177,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     func remove<T>(_ key: KVKey<T>) throws { try write(key.name) { try base.remove(mapped(key)) } }
 
     func removeValue(named name: String) throws {
+        removalCount.withLock { $0 += 1 }
         do {
             try write(name) { try base.removeValue(named: name) }
         } catch var error as KVStoreError where defect == .namesAnotherCall {
@@ -180,6 +187,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     }
 
     func removeAll() throws {
+        removalCount.withLock { $0 += 1 }
         try write("a") { try base.removeAll() }
         readLast.withLock { $0 = [:] }
     }
