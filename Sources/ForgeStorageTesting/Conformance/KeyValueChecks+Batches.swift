@@ -195,10 +195,15 @@ extension ConformanceChecks {
                 batch.remove(KVKey<Int>("never there"))
                 try batch.set(c, value: "one")
                 try batch.set(c, value: "two")
+                for name in ["", "d"] { batch.append(.set(name: name, bytes: [])) }
             }
             try expectEqual(store.get(a), 2, "a")
             try expect(!store.contains(b), "b is still there")
             try expectEqual(store.get(c), "two", "c")
+            for name in ["", "d"] {
+                let call = "rawValue(named: \(name.escaped)) after a batch that sets it to no bytes"
+                try expectEqual(try store.rawValue(named: name), [], call)
+            }
         },
         ConformanceCheck("revisions in a batch increase in order") { store in
             try store.set(KVKey<Int>("z"), value: 1)

@@ -322,10 +322,16 @@ extension ConformanceChecks {
                         try batch.set(KVKey<Int>("b"), value: 1)
                         try batch.set(KVKey<Int>("b"), value: 2)
                         try batch.set(KVKey<String>("c"), value: "three")
+                        for name in ["", "d"] { batch.append(.set(name: name, bytes: [])) }
                     }
                 }()
                 let store = try place.open()
-                try expectEqual(try store.keys().sorted(), ["b", "c"], "keys")
+                try expectEqual(try store.keys().sorted(), ["", "b", "c", "d"], "keys")
+                for name in ["", "d"] {
+                    try expectEqual(
+                        try store.rawValue(named: name), [],
+                        "rawValue(named: \(name.escaped)) after a batch that sets it to no bytes, and reopening")
+                }
                 try expectEqual(store.get(KVKey<Int>("b")), 2, "b")
                 try expectEqual(store.get(KVKey<String>("c")), "three", "c")
             },

@@ -141,7 +141,7 @@ extension BrokenKVStore {
 
 /// A persistent key-value store with one defect, to test that the corresponding check fails.
 final class BrokenKeyValueLocation: Sendable {
-    /// The description of the check that must fail.
+    /// A defect, mostly with the description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case isNeverEmpty = "a new place is empty"
         case losesLargeNumbers = "values of every kind persist across reopening"
@@ -161,6 +161,10 @@ final class BrokenKeyValueLocation: Sendable {
         case repeatsBatches = "a batch persists across reopening, in order"
         case roundsNumbers = "a value reads as another type after reopening as it did before, and is not changed"
         case dropsTexts = "a value of another type is still undecodable after reopening, and is kept"
+        case dropsEmptyValues = "a value of no bytes persists across reopening"
+
+        /// The description of the check that must fail.
+        var check: String { self == .dropsEmptyValues ? Defect.repeatsBatches.rawValue : rawValue }
     }
 
     private let defect: Defect?
@@ -198,6 +202,8 @@ final class BrokenKeyValueLocation: Sendable {
             let copy = InMemoryKVStore()
             current.withLock { $0 = copy }
             return copy
+        case .dropsEmptyValues where number > 1:
+            for name in try base.keys() where try base.rawValue(named: name) == [] { try base.removeValue(named: name) }
         case .goesBack where number > 1: try base.set(KVKey<Int>("a"), value: 98)
         case .bringsBack where number > 1: try base.set(KVKey<Int>("a"), value: 1)
         case .emptiesLate where number > 1: try base.removeAll()

@@ -41,7 +41,7 @@ struct KeyValueDefectTests {
         var failed: [String] = []
         let turn = BrokenKeyValueLocation.Defect.allCases.firstIndex(of: defect) ?? 0
         let checks = TestDepth.checks(ConformanceChecks.transactionalKeyValueStorePersistence, turn: turn) {
-            $0.description == defect.rawValue
+            $0.description == defect.check
         }
         for check in checks {
             do {
@@ -50,7 +50,7 @@ struct KeyValueDefectTests {
                 failed.append(check.description)
             }
         }
-        #expect(failed.contains(defect.rawValue))
+        #expect(failed.contains(defect.check))
         #expect(failed.count < checks.count || defect == .isNeverEmpty || !TestDepth.isDeep)
     }
 
@@ -63,7 +63,7 @@ struct KeyValueDefectTests {
 
     @Test("with a defect for each of those checks")
     func completenessOfPlaces() {
-        let planted = BrokenKeyValueLocation.Defect.allCases.map(\.rawValue)
+        let planted = BrokenKeyValueLocation.Defect.allCases.map(\.check)
         #expect(Set(planted) == Set(ConformanceChecks.transactionalKeyValueStorePersistence.map(\.description)))
     }
 }
