@@ -27,9 +27,10 @@ extension ConformanceChecks {
                 ("set(a, value: 3)", true, { try $0.set(key, value: 3) }),
             ]
             for (call, isPresent, body) in calls {
+                let consumer = WaitingConsumer(of: changes)
                 try body(store)
-                let text = "the change of a after \(call)"
-                let found = try await nextSet(of: changes, text).changes
+                let text = "the change of a for a consumer that waited during \(call)"
+                let found = try await consumer.set(text).changes
                 try expect(
                     found.last == .resync || found.last.map { $0.bytes != nil } == isPresent,
                     "\(text): expected that a is \(isPresent ? "present" : "absent"), got \(found.map(\.text))")

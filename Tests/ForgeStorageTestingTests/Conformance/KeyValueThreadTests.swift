@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
@@ -13,7 +14,7 @@ struct KeyValueThreadTests {
         var failed: [String] = []
         for check in ConformanceChecks.transactionalKeyValueStore where planted.contains(check.description) {
             do {
-                try await check.run(on: ThreadedKVStore(defect))
+                try await Waiting.$limit.withValue(.seconds(2)) { try await check.run(on: ThreadedKVStore(defect)) }
             } catch {
                 failed.append(check.description)
             }
@@ -44,6 +45,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case namesAnotherCall = "raw values refuse a name that is too long"
         case cachesDecoded = "a value that is replaced while it is decoded does not come back"
         case countsNoRemovals = "revisions increase with every write of any key"
+        case forgetsToWake = "a store that reports changes reports those of every call, removeAll included"
 
         /// The description of the check that must fail.
         var check: String { self == .cachesDecoded ? Defect.cachesLate.rawValue : rawValue }
@@ -59,6 +61,8 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     private let writeCount = Mutex(0)
     /// How many times `removeValue` and `removeAll` were called.
     private let removalCount = Mutex(0)
+    /// The changes that wake no subscriber.
+    private let hub = ChangeHub()
     /// The value that was decoded last.
     private let decoded = Mutex<(any Sendable)?>(nil)
 
@@ -140,6 +144,15 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         readLast.withLock { $0[name] = nil }
         decoded.withLock { $0 = nil }
         writeCount.withLock { $0 += 1 }
+        guard defect == .forgetsToWake, name.utf8.count <= 1024 else { return }
+        hub.append(ChangeHub.Change(Array(name.utf8), bytes: try base.rawValue(named: name)))
+    }
+
+    func subscribe(to scope: KVScope) -> KVChanges? {
+        guard defect == .forgetsToWake else { return base.subscribe(to: scope) }
+        return hub.changes(in: scope) { name in
+            do { return try base.entry(named: name) } catch { return nil }
+        }
     }
 
     func snapshot() throws -> KVSnapshot {
