@@ -60,6 +60,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
         case ignoresCancellation, keepsTheOldest, keepsTheNewest, keepsEverything
         case splitsBatches, readsBeforeItSubscribes, reportsEarly, reportsOutsideOfTheLock
         case repeatsWhatWasDelivered, refusesLongKeys, countsWhatWasDelivered, keepsTheFirstOfAName
+        case numbersBatchesAlike
 
         /// The check that must fail.
         var check: String {
@@ -78,7 +79,7 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
                 "beyond the limit of a key the first changes are kept, and the last one arrives"
             case .keepsTheFirstOfAName:
                 "who follows a prefix, and reads again at a notice, has the content of the store"
-            case .splitsBatches: "the changes of a batch are reported together"
+            case .splitsBatches, .numbersBatchesAlike: "the changes of a batch are reported together"
             case .readsBeforeItSubscribes: "no write is missed while a consumer subscribes"
             case .reportsEarly, .reportsOutsideOfTheLock:
                 "beside four writers, changes are reported in the order of the writes, when they are visible"
@@ -129,6 +130,9 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
             let entry = try base.entry(named: name)
             if entry == nil, before[name] == nil, !reportsAbsent, defect != .reportsAbsentNames { continue }
             changes.append((name: name, entry: entry))
+        }
+        if defect == .numbersBatchesAlike, let last = changes.compactMap({ $0.entry?.revision }).max() {
+            changes = changes.map { name, entry in (name, entry.map { KVEntry(bytes: $0.bytes, revision: last) }) }
         }
         if defect == .reportsOutsideOfTheLock {
             turn.unlock()
