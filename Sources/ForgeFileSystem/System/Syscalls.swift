@@ -119,6 +119,12 @@ func sysSetOwner(
     unsafe fchownat(directory, path, user, group, flags)
 }
 
+extension FileTime {
+    /// The nanoseconds as the system takes them. Numbers that are out of range are replaced by one that it refuses: some
+    /// of them are its constants for the present time and for none (`UTIME_NOW`, `UTIME_OMIT`).
+    var systemNanoseconds: Int { (0..<1_000_000_000).contains(nanoseconds) ? Int(nanoseconds) : 1_000_000_000 }
+}
+
 func sysSetTimes(_ descriptor: CInt, _ accessed: FileTime?, _ modified: FileTime?) -> CInt {
     unsafe futimens(descriptor, [timespec(accessed), timespec(modified)])
 }

@@ -95,6 +95,21 @@ extension ConformanceChecks {
             try tree.makeDirectory("d/x")
             try expect(try tree.status("d").modified != old, "its time")
         },
+        holds("every time of a new entry is the present one") { tree in
+            let before = try tree.status("f").changed
+            try tree.create("d/file")
+            try tree.makeDirectory("d/directory")
+            try tree.makeLink("d/link", to: "file")
+            for name in ["d/file", "d/directory", "d/link"] {
+                let status = try tree.status(name)
+                for (what, time) in [
+                    ("accessed", status.accessed), ("modified", status.modified), ("changed", status.changed),
+                ] {
+                    try expect(
+                        time >= before, "\(what) of the new \(name): expected \(before) or a later time, got \(time)")
+                }
+            }
+        },
         holds("a read changes no time of modification") { tree in
             let old = FileTime(seconds: 1_000_000)
             try tree.fileSystem.setTimes(accessed: old, modified: old, of: .path(tree("f")))
@@ -123,6 +138,20 @@ extension ConformanceChecks {
             try tree.fileSystem.setTimes(accessed: nil, modified: time, of: .path(tree("missing")))
         },
         refuses("an invalid time is refused", .invalidArgument) { tree in
+            // Some of these are constants of the system for the present time, and for none.
+            for nanoseconds in [-2, -1, 0x3fff_fffe, 0x3fff_ffff, 1_000_000_000] as [Int32] {
+                let (old, time) = (FileTime(seconds: 1), FileTime(seconds: 1, nanoseconds: nanoseconds))
+                try tree.opening(tree("f"), .readOnly) { descriptor in
+                    for file in [FileReference.path(tree("f")), .descriptor(descriptor)] {
+                        try tree.expectErrno(.invalidArgument, "setTimes(accessed: \(time), modified: \(old))") {
+                            try tree.fileSystem.setTimes(accessed: time, modified: old, of: file)
+                        }
+                        try tree.expectErrno(.invalidArgument, "setTimes(accessed: nil, modified: \(time))") {
+                            try tree.fileSystem.setTimes(accessed: nil, modified: time, of: file)
+                        }
+                    }
+                }
+            }
             let time = FileTime(seconds: 1, nanoseconds: 1_000_000_000)
             try tree.fileSystem.setTimes(accessed: nil, modified: time, of: .path(tree("f")))
         },
@@ -236,6 +265,10 @@ extension ConformanceChecks {
             try tree.fileSystem.removeTree(tree("e"))
             try expect(try !tree.exists("e") && tree.exists("d/s/x"), "what the link led to stays")
         },
+        refuses("a tree is not removed as `.` or `..`", .invalidArgument) { tree in
+            try tree.expectErrno(.invalidArgument, "removeTree(d/..)") { try tree.fileSystem.removeTree(tree("d/..")) }
+            try tree.fileSystem.removeTree(tree("d/."))
+        },
         holds("a copied tree is complete and consists of new files") { tree in
             try tree.create("d/s/x", "deep")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o640), of: .path(tree("d/s/x")))
@@ -259,6 +292,13 @@ extension ConformanceChecks {
         },
         refuses("a tree is not copied into itself", .invalidArgument) {
             try $0.fileSystem.copyTree($0("d"), to: $0("d/s/copy"))
+        },
+        holds("a tree with a FIFO is not copied") { tree in
+            try tree.fileSystem.createNode(
+                tree("d/s/fifo"), at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+            try tree.expectErrno(.notSupported, "copyTree(d, to: copy)") {
+                try tree.fileSystem.copyTree(tree("d"), to: tree("copy"))
+            }
         },
         refuses("a file is not copied as a tree", .notDirectory) {
             try $0.fileSystem.copyTree($0("f"), to: $0("copy"))
