@@ -107,9 +107,8 @@ extension InMemoryFileSystem.State {
         guard !isReadOnly(index) else { throw .readOnlyFileSystem }
     }
 
-    /// Requires permission to add a name to a directory.
+    /// Requires permission to add a name to a directory, in which it was looked up before.
     @inline(__always) func requirePermissionToCreate(in directory: Int) throws(Errno) {
-        guard !isRemovedDirectory(directory) else { throw .noSuchFileOrDirectory }
         try require([.write, .execute], to: directory)
     }
 

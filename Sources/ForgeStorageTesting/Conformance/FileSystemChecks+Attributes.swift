@@ -108,6 +108,22 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("sf").modified, time, "the link")
             try tree.fileSystem.setPermissions(.ownerRead, of: .path(tree("sf")))
             try expectEqual(try tree.status("f").permissions, .ownerRead, "the file")
+            // Only Darwin's links have permissions.
+            let call = "setPermissions of a link that is not followed"
+            if tree.isDarwin {
+                try tree.fileSystem.setPermissions(.ownerReadWrite, of: link)
+            } else {
+                try tree.expectErrno([.notSupported, .invalidArgument, .noFunction], call) {
+                    try tree.fileSystem.setPermissions(.ownerReadWrite, of: link)
+                }
+            }
+            try expectEqual(try tree.status("f").permissions, .ownerRead, "the permissions of the file after \(call)")
+            let (owner, other) = (try tree.status("f").owner, UserID(12))
+            try tree.fileSystem.setOwner(other, group: nil, of: link)
+            try expectEqual(try tree.status("sf").owner, other, "the owner of a link that is not followed")
+            try expectEqual(try tree.status("f").owner, owner, "the owner of the file after setOwner of the link")
+            try tree.fileSystem.setOwner(other, group: nil, of: .path(tree("sf")))
+            try expectEqual(try tree.status("f").owner, other, "the owner of the file after setOwner through a link")
         },
         holds("a change of size changes the time of modification") { tree in
             try setOldTimes(tree, "f")
@@ -176,6 +192,30 @@ extension ConformanceChecks {
             try expectEqual(status.permissions, FilePermissions(rawValue: 0o755), "the permissions")
             try tree.fileSystem.setOwner(nil, group: GroupID(35), of: .path(tree("f")))
             try expectEqual(try tree.status("f").owner, UserID(12), "the owner that was not given")
+            // POSIX leaves the rest to the system.
+            guard !tree.isDarwin else { return }
+            for (name, kept) in [("f", 0o755), ("d", 0o6755)] as [(String, FilePermissions.RawValue)] {
+                let file = FileReference.path(tree(name))
+                try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: file)
+                try tree.fileSystem.setOwner(UserID(13), group: nil, of: file)
+                try expectEqual(
+                    try tree.status(name).permissions.rawValue, kept,
+                    "the permissions of \(name), which were 6755, after setOwner(13)")
+                try expectEqual(try tree.status(name).owner, UserID(13), "the owner of \(name)")
+            }
+        },
+        holds("an exchange changes the times of both directories, and the change times of both entries") { tree in
+            // rename(2) of Darwin promises none of them for an exchange.
+            guard !tree.isDarwin else { return }
+            let changed = (try tree.status("f").changed, try tree.status("d/s").changed)
+            try waitForClock(tree, after: max(changed.0, changed.1))
+            for name in [".", "d"] { try setOldTimes(tree, name) }
+            try tree.fileSystem.rename(tree("f"), to: tree("d/s"), .exchanging)
+            for name in [".", "d"] {
+                try expect(try tree.status(name).modified != old, "modified of \(name) is the old time")
+            }
+            try expect(try tree.status("d/s").changed > changed.0, "the change time of the file should advance")
+            try expect(try tree.status("f").changed > changed.1, "the change time of the directory should advance")
         },
     ]
 

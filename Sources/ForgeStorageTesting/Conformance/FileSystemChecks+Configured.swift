@@ -177,15 +177,19 @@ extension ConformanceChecks {
             let device = try tree.fileSystem.status(tree.subject.otherDevice ?? "/").device
             try expect(try device != tree.status("f").device, "the numbers")
         },
-        holds("a mount point is not renamed") { tree in
+        holds("a mount point is not renamed, replaced or removed") { tree in
             let point = try mountPoint(of: tree.subject.otherDevice ?? "/", tree)
             let moved = POSIXPath(Array(point.bytes) + Array(".moved".utf8))
             // A user without the right to change the directory above is refused for that.
-            try tree.expectErrno(
-                [.resourceBusy, .permissionDenied, .readOnlyFileSystem], "rename(\(point), to: \(moved))"
-            ) {
+            let refusals: [Errno] = [.resourceBusy, .permissionDenied, .readOnlyFileSystem]
+            try tree.expectErrno(refusals, "rename(\(point), to: \(moved))") {
                 try tree.fileSystem.rename(point, to: moved)
                 try tree.fileSystem.rename(moved, to: point)
+            }
+            try tree.expectErrno(refusals, "removeDirectory(\(point))") { try tree.fileSystem.removeDirectory(point) }
+            // The directory above may be on a third device.
+            try tree.expectErrno(refusals + [.improperLink], "rename(e, to: \(point))") {
+                try tree.fileSystem.rename(tree("e"), to: point)
             }
         },
     ]

@@ -79,6 +79,9 @@ extension ConformanceChecks {
         refuses("a file is not truncated to a negative size", .invalidArgument) {
             try $0.fileSystem.truncate(.path($0("f")), to: -1)
         },
+        refuses("a link that is not followed is not truncated", .tooManySymbolicLinkLevels) {
+            try $0.fileSystem.truncate(.path($0("sf"), followsSymbolicLinks: false), to: 0)
+        },
         refuses("a missing file is not truncated", .noSuchFileOrDirectory) {
             try $0.fileSystem.truncate(.path($0("missing")), to: 0)
         },
@@ -218,6 +221,14 @@ extension ConformanceChecks {
                         try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes, space,
                         "the space after a second allocate(at: \(offset), length: \(length))")
                 }
+                // What is cut off is reserved no more.
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: unit)
+                try tree.fileSystem.allocate(descriptor, at: 10 * unit, length: unit)
+                let rest = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                try expect(
+                    rest >= 2 * unit,
+                    "the space after a truncation to \(unit) bytes and allocate(at: \(10 * unit), length: \(unit)): got \(rest)"
+                )
             }
         },
         holds("a block that is overwritten takes no more space") { tree in
@@ -329,6 +340,10 @@ extension ConformanceChecks {
                     let found = try tree.fileSystem.nextData(of: descriptor, at: start)
                     // A file system may report holes as data.
                     try expect(found.map { start <= $0 && $0 <= expected } ?? false, "from \(start) on")
+                    guard let found, found > start else { continue }
+                    try expectEqual(
+                        try tree.fileSystem.seek(descriptor, to: 0, from: .current), found,
+                        "the offset after nextData(at: \(start))")
                 }
                 try expectEqual(try tree.read(descriptor, 1, at: data[1]), "x", "the data")
             }

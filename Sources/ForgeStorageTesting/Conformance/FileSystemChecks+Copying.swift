@@ -186,6 +186,18 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(reader), "", "what is read")
             }
         },
+        holds("unread data stays in a FIFO while a writer has it open") { tree in
+            guard !tree.isDarwin else { return }
+            try makeFIFO(tree)
+            let first = try tree.fileSystem.open(tree("fifo"), options: [.nonBlocking])
+            try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { writer in
+                try tree.write(writer, "kept")
+                try tree.fileSystem.close(first)
+                try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
+                    try expectEqual(try tree.read(reader), "kept", "what another reader reads")
+                }
+            }
+        },
         refuses("a FIFO has no offset to read at", .illegalSeek) { tree in
             try makeFIFO(tree)
             defer { removeFIFO(tree) }

@@ -65,6 +65,20 @@ extension ConformanceChecks {
                 try expectEqual(try tree.content("x"), "another", "the file that has the name now")
             }
         },
+        holds("a mapping keeps its file once the last name and the last descriptor are gone") { tree in
+            let descriptor = try tree.fileSystem.open(tree("x"), .readWrite, options: [.create])
+            let mapping = try tree.fileSystem.closing(descriptor) { () throws(FileSystemError) in
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 4096)
+                return try tree.fileSystem.map(descriptor, at: 0, count: 4096)
+            }
+            try tree.fileSystem.unlink(tree("x"))
+            // Its inode must not be used again.
+            try tree.create("y", "another")
+            tree.store("nameless", at: 0, in: mapping)
+            try expectEqual(tree.load(0..<9, of: mapping), "nameless\0", "the mapped bytes")
+            try expectEqual(try tree.content("y"), "another", "the content of a new file")
+            try expect(!mapping.hasFaulted, "hasFaulted after a store: got true")
+        },
         holds("a mapping follows a rename of its file") { tree in
             try tree.mapping("x", size: 4096) { _, mapping in
                 try tree.fileSystem.rename(tree("x"), to: tree("d/y"))
@@ -137,11 +151,13 @@ extension ConformanceChecks {
             }
         },
         holds("a store that was written back and synchronised is a modification") { tree in
-            try tree.mapping("x", size: 40_000) { descriptor, mapping in
+            try tree.mapping("x", size: 200_000) { descriptor, mapping in
                 let past = FileTime(seconds: 1000)
-                try tree.fileSystem.setTimes(accessed: nil, modified: past, of: .path(tree("x")))
-                tree.store("new", at: 0, in: mapping)
-                try mapping.writeBack()
+                for place in [0, 131_072] {
+                    try tree.fileSystem.setTimes(accessed: nil, modified: past, of: .path(tree("x")))
+                    tree.store("new", at: place, in: mapping)
+                    try mapping.writeBack()
+                }
                 try tree.fileSystem.synchronize(descriptor, .full)
                 try expect(try tree.status("x").modified > past, "the time of modification is the old one")
                 // Each store is into a page of its own: only the first one into a page must be noticed.

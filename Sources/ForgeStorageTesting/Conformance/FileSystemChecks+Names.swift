@@ -18,6 +18,42 @@ extension ConformanceChecks {
             try tree.makeDirectory("x/")
             try expectEqual(try tree.status("x").type, .directory, "the type")
         },
+        holds("an error names the call, its path and, for a rename or a link, the second path") { tree in
+            let (fileSystem, path, second) = (tree.fileSystem, tree("missing/x"), tree("new"))
+            let file = FileReference.path(path)
+            let calls: [(operation: FileSystemOperation, second: POSIXPath?, body: () throws -> Void)] = [
+                (.open, nil, { try fileSystem.close(try fileSystem.open(path, .writeOnly, options: [.create])) }),
+                (.status, nil, { _ = try fileSystem.status(of: file) }),
+                (.truncate, nil, { try fileSystem.truncate(file, to: 0) }),
+                (.setPermissions, nil, { try fileSystem.setPermissions(.ownerRead, of: file) }),
+                (.setOwner, nil, { try fileSystem.setOwner(UserID(12), group: nil, of: file) }),
+                (.setTimes, nil, { try fileSystem.setTimes(accessed: nil, modified: FileTime(seconds: 1), of: file) }),
+                (.createDirectory, nil, { try fileSystem.createDirectory(path) }),
+                (
+                    .createNode, nil,
+                    {
+                        try fileSystem.createNode(
+                            path, at: .workingDirectory, type: .fifo, permissions: .ownerRead, deviceNumber: 0)
+                    }
+                ),
+                (.readSymbolicLink, nil, { _ = try fileSystem.readSymbolicLink(path) }),
+                (.unlink, nil, { try fileSystem.unlink(path) }),
+                (.removeDirectory, nil, { try fileSystem.removeDirectory(path) }),
+                (.createSymbolicLink, second, { try fileSystem.createSymbolicLink(path, to: second) }),
+                (.link, second, { try fileSystem.link(path, to: second) }),
+                (.rename, second, { try fileSystem.rename(path, to: second) }),
+            ]
+            for (operation, second, body) in calls {
+                do {
+                    try body()
+                } catch let error as FileSystemError {
+                    let expected = FileSystemError(operation, .noSuchFileOrDirectory, path: path, destination: second)
+                    try expectEqual("\(error)", "\(expected)", "the error of \(operation)")
+                    continue
+                }
+                throw ConformanceViolation("\(operation)(\(path)): expected ENOENT, but nothing was thrown")
+            }
+        },
         refuses("`.` and `..` are never created", .fileExists) { tree in
             try tree.expectErrno(.fileExists, "mkdir ..") { try tree.makeDirectory("d/..") }
             try tree.expectErrno(.fileExists, "link .") { try tree.fileSystem.link(tree("f"), to: tree("d/.")) }
@@ -61,6 +97,15 @@ extension ConformanceChecks {
         },
         refuses("a directory is not unlinked", .isDirectory, darwin: .notPermitted) {
             try $0.fileSystem.unlink($0("e"))
+        },
+        holds("a directory is not unlinked as `.` or `..`, nor the root directory as `/`") { tree in
+            let before = try tree.snapshot()
+            let expected: [Errno] =
+                tree.isDarwin ? [.notPermitted, .isDirectory, .invalidArgument, .resourceBusy] : [.isDirectory]
+            for path in [tree("e/."), tree("e/.."), "/"] as [POSIXPath] {
+                try tree.expectErrno(expected, "unlink(\(path))") { try tree.fileSystem.unlink(path) }
+            }
+            try expectEqual(try tree.snapshot(), before, "the tree after the refused calls")
         },
         refuses("a file is not unlinked with a slash after its name", .notDirectory) {
             try $0.fileSystem.unlink($0("f/"))
@@ -121,6 +166,7 @@ extension ConformanceChecks {
         refuses("a file is not renamed to a name with a trailing slash", .notDirectory) {
             try rename($0, "f", "new/")
         },
+        refuses("a file is not renamed with a slash after its name", .notDirectory) { try rename($0, "f/", "x") },
         holds("a directory is renamed to a name with a trailing slash") { tree in
             try rename(tree, "e", "new/")
             try expectEqual(try tree.status("new").type, .directory, "the type")
@@ -155,6 +201,10 @@ extension ConformanceChecks {
             try rename(tree, "d/s", "f", .exchanging)
             try expectEqual(try tree.status("f/..").inode, try tree.status(".").inode, "the parent")
             try expectEqual(try tree.content("d/s"), "content", "the file")
+            try rename(tree, "d/s", "f", .exchanging)
+            try expectEqual(try tree.status("d/s/..").inode, try tree.status("d").inode, "the parent, once moved back")
+            guard tree.subject.countsSubdirectories, !tree.isDarwin else { return }
+            try expectEqual(try tree.status("d").linkCount, 3, "the link count of d, once its directory is back")
         },
         holds("an exchange accepts a slash after the name of a directory, but of no file") { tree in
             let inodes = (try tree.status("d").inode, try tree.status("e").inode)

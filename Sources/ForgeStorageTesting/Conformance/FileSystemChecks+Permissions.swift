@@ -15,6 +15,26 @@ extension ConformanceChecks {
         forbids("a user cannot unlink a file in another user's directory", .permissionDenied) {
             try $0.fileSystem.unlink($0("d/x"))
         },
+        asOtherUser("no name appears in or leaves another's directory, and no file is emptied", mode: 0o755) { tree in
+            let fileSystem = tree.fileSystem
+            let (own, other, new) = (tree("e/own"), tree("d/x"), tree("d/new"))
+            try tree.create("e/own")
+            try tree.ownersFileSystem.setPermissions(FilePermissions(rawValue: 0o644), of: .path(other))
+            let before = try tree.snapshot()
+            let calls: [(call: String, body: () throws -> Void)] = [
+                ("open(d/new, options: [.create])", { try tree.open("d/new", .writeOnly, [.create]) }),
+                ("createSymbolicLink(d/new)", { try fileSystem.createSymbolicLink(new, to: "x") }),
+                ("link(e/own, to: d/new)", { try fileSystem.link(own, to: new) }),
+                ("rename(e/own, to: d/new)", { try fileSystem.rename(own, to: new) }),
+                ("rename(e/own, to: d/x)", { try fileSystem.rename(own, to: other) }),
+                ("rename(e/own, to: d/x, .exchanging)", { try fileSystem.rename(own, to: other, .exchanging) }),
+                ("rename(d/x, to: e/x)", { try fileSystem.rename(other, to: tree("e/x")) }),
+                ("removeDirectory(d/s)", { try fileSystem.removeDirectory(tree("d/s")) }),
+                ("open(d/x, .readOnly, options: [.truncate])", { try tree.open("d/x", .readOnly, [.truncate]) }),
+            ]
+            for (call, body) in calls { try tree.expectErrno(.permissionDenied, call, body) }
+            try expectEqual(try tree.snapshot(), before, "the tree after the refused calls")
+        },
         forbids("a lookup in a directory without search permission fails", .permissionDenied, mode: 0o744) {
             _ = try $0.status("d/x")
         },
@@ -40,6 +60,17 @@ extension ConformanceChecks {
             try tree.create("d/own")
             try expectEqual(try tree.status("d/own").owner, user, "the owner")
             try tree.fileSystem.unlink(tree("d/own"))
+        },
+        asOtherUser("the owner of a sticky directory removes and moves others' files in it", mode: 0o755) { tree in
+            let owner = tree.ownersFileSystem
+            try tree.makeDirectory("e/own")
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o1777), of: .path(tree("e/own")))
+            for name in ["e/own/x", "e/own/y"] {
+                try owner.close(try owner.open(tree(name), .writeOnly, options: [.create]))
+            }
+            try tree.fileSystem.unlink(tree("e/own/x"))
+            try tree.fileSystem.rename(tree("e/own/y"), to: tree("e/y"))
+            try expectEqual(try tree.list("e/own"), [], "entries(of: e/own)")
         },
         forbids("a user does not change the mode of another's file", .notPermitted) {
             try $0.fileSystem.setPermissions(FilePermissions(rawValue: 0o777), of: .path($0("d/x")))
@@ -215,6 +246,11 @@ extension ConformanceChecks {
             try expect(try tree.status("d/own").group != group, "the file has the group of its directory")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
             try expectEqual(try tree.status("d/own").permissions.rawValue, 0o4755, "the permissions")
+            let permissions = FilePermissions(rawValue: 0o2770)
+            try tree.opening(tree("d/new"), .writeOnly, [.create], permissions: permissions) { _ in }
+            try expect(
+                try !tree.status("d/new").permissions.contains(.setGroupID),
+                "a file created with the permissions 2770 has the set-group-ID bit of a group of others")
         },
         asOtherUser("a file created in a set-group-id directory gets its group", mode: 0o2777) { tree in
             let directory = try tree.status("d").group
@@ -226,6 +262,39 @@ extension ConformanceChecks {
         forbids("moving a directory to a new parent needs write permission", .permissionDenied, mode: 0o777) { tree in
             try tree.fileSystem.rename(tree("d/s"), to: tree("e/s"))
         },
+        asOtherUser("an exchange that moves a directory to a new parent needs write permission to it", mode: 0o777) {
+            tree in
+            guard !tree.isDarwin else { return }
+            try tree.makeDirectory("e/own")
+            let inode = try tree.status("d/s").inode
+            for (name, newName) in [("e/own", "d/s"), ("d/s", "e/own")] {
+                try tree.expectErrno(.permissionDenied, "rename(\(name), to: \(newName), .exchanging)") {
+                    try tree.fileSystem.rename(tree(name), to: tree(newName), .exchanging)
+                }
+            }
+            try expectEqual(try tree.status("d/s").inode, inode, "the inode of d/s")
+        },
+        asOtherUser("extended attributes are set and read with permission to write and read", mode: 0o1777) { tree in
+            guard !tree.isDarwin else { return }
+            let (fileSystem, owner, path) = (tree.fileSystem, tree.ownersFileSystem, tree("d/x"))
+            try owner.setPermissions(FilePermissions(rawValue: 0o644), of: .path(path))
+            try tree.opening(path, .readOnly) { file in
+                try tree.expectErrno(.permissionDenied, "setExtendedAttribute(a) of a file that may only be read") {
+                    try fileSystem.setExtendedAttribute("a", to: [1], of: file)
+                }
+            }
+            try owner.setPermissions(FilePermissions(rawValue: 0o622), of: .path(path))
+            try tree.opening(path, .writeOnly) { file in
+                try tree.expectErrno(.permissionDenied, "extendedAttribute(a) of a file that may only be written") {
+                    _ = try fileSystem.extendedAttribute("a", of: file)
+                }
+            }
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                try tree.expectErrno(.notPermitted, "setExtendedAttribute(a) of another's sticky directory") {
+                    try fileSystem.setExtendedAttribute("a", to: [1], of: directory)
+                }
+            }
+        }.needing(.extendedAttributes),
     ]
 
     private static let user = UserID(1234)

@@ -59,7 +59,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case clearsForeignBits = "setting neither owner nor group of a file of another user leaves its bits"
         case allocatesFIFOs = "no space is reserved for a FIFO"
         case touchesForNoTime = "setting no time changes nothing"
-        case movesMountPoints = "a mount point is not renamed"
+        case movesMountPoints = "a mount point is not renamed, replaced or removed"
         case storesWithoutSpace = "a store into a hole of a mapped file faults on a full device"
         case writesOneMore = "a file has the maximum size at most"
         case keepsBitsInOpen = "a user who truncates an own file clears its set-user-ID bit, in an open too"
