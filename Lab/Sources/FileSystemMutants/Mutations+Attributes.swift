@@ -56,6 +56,28 @@ extension Mutation {
                 try tree.base.setPermissions(permissions, of: file)
             }
         },
+        Mutation("a change of owner clears the set-group-id bit of a directory") {
+            $0.setOwner = { (tree, owner, group, file) throws(FileSystemError) in
+                try tree.base.setOwner(owner, group: group, of: file)
+                let status = try tree.base.status(of: file)
+                if status.type == .directory {
+                    try tree.base.setPermissions(status.permissions.subtracting(.setGroupID), of: file)
+                }
+            }
+        },
+        Mutation("setting the owner always follows links") {
+            $0.setOwner = { (tree, owner, group, file) throws(FileSystemError) in
+                try tree.base.setOwner(owner, group: group, of: file.following(true))
+            }
+        },
+        Mutation("setting the mode always follows links") {
+            $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
+                try tree.base.setPermissions(permissions, of: file.following(true))
+            }
+        },
+        seeing("a symbolic link was last read long ago") {
+            if $0.type == .symbolicLink { $0.accessed = FileTime(seconds: 0) }
+        },
         Mutation("an omitted owner is the superuser") {
             $0.setOwner = { (tree, owner, group, file) throws(FileSystemError) in
                 try tree.base.setOwner(owner ?? UserID(0), group: group, of: file)
@@ -156,6 +178,31 @@ extension Mutation {
                 try tree.base.setExtendedAttribute(name, to: value, of: file)
                 let status = try tree.base.status(of: .descriptor(file))
                 try tree.base.setTimes(accessed: nil, modified: status.changed, of: .descriptor(file))
+            }
+        },
+        Mutation("an extended attribute is read without permission") {
+            $0.extendedAttribute = { (tree, name, file) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try tree.base.extendedAttribute(name, of: file)
+                } catch  where error.errno == .permissionDenied {
+                    return nil
+                }
+            }
+        },
+        Mutation("an extended attribute is set without permission") {
+            $0.setExtendedAttribute = { (tree, name, value, file) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try tree.base.setExtendedAttribute(name, to: value, of: file)
+                } catch  where error.errno == .permissionDenied {}
+            }
+        },
+        Mutation("an extended attribute of another user's sticky directory is set") {
+            $0.setExtendedAttribute = { (tree, name, value, file) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try tree.base.setExtendedAttribute(name, to: value, of: file)
+                } catch  where error.errno == .notPermitted {
+                    guard try tree.base.status(of: .descriptor(file)).type == .directory else { throw error }
+                }
             }
         },
         Mutation("an extended attribute needs a file opened for writing") {

@@ -203,6 +203,14 @@ extension Mutation {
                 }
             }
         },
+        Mutation("seeking for data does not move the offset") {
+            $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
+                let start = try tree.position(of: descriptor)
+                let found = try tree.base.seek(descriptor, to: offset, from: origin)
+                if origin == .data { try tree.move(descriptor, to: start) }
+                return found
+            }
+        },
         Mutation("seeking for data skips a block") {
             $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
                 try tree.base.seek(descriptor, to: origin == .data ? offset + 4096 : offset, from: origin)

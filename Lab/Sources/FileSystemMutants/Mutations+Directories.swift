@@ -106,6 +106,13 @@ extension Mutation {
                 }
             }
         },
+        Mutation("unlinking `.` does nothing") {
+            $0.unlink = { (tree, path, directory) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try tree.base.unlink(path, at: directory)
+                } catch  where error.errno == .isDirectory && path.splitLast().name == "." {}
+            }
+        },
         Mutation("unlinking a missing file succeeds") {
             $0.unlink = { (tree, path, directory) throws(FileSystemError) in
                 do throws(FileSystemError) {

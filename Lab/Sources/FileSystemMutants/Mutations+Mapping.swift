@@ -58,6 +58,18 @@ extension Mutation {
                     watching: mapping, store: { if tree.hasName(descriptor) { $0.store($1, at: $2) } })
             }
         },
+        Mutation("a mapping ends with the last name and the last descriptor of its file") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                let mapping = try tree.base.map(descriptor, at: offset, count: count)
+                guard let call = tree.call(of: descriptor) else { return mapping }
+                return FileMapping(
+                    watching: mapping,
+                    store: {
+                        let isOpen = tree.call(of: descriptor) != nil
+                        if isOpen || tree.type(call.path, call.directory) != nil { $0.store($1, at: $2) }
+                    })
+            }
+        },
         Mutation("the last byte of a store is lost") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 FileMapping(

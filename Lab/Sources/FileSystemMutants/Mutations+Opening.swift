@@ -263,6 +263,24 @@ extension Mutation {
                 try tree.base.truncate(file, to: max(0, size))
             }
         },
+        Mutation("truncating always follows links") {
+            $0.truncate = { (tree, file, size) throws(FileSystemError) in
+                try tree.base.truncate(file.following(true), to: size)
+            }
+        },
+        Mutation("a reader that closes a FIFO discards its data") {
+            $0.close = { (tree, descriptor) throws(FileSystemError) in
+                if tree.call(of: descriptor)?.mode == .readOnly,
+                    try tree.base.status(of: .descriptor(descriptor)).type == .fifo
+                {
+                    var page = [UInt8](repeating: 0, count: 4096)
+                    do {
+                        _ = try page.withUnsafeMutableBytes { try tree.base.read(descriptor, into: $0, at: nil) }
+                    } catch _ {}
+                }
+                try tree.base.close(descriptor)
+            }
+        },
         Mutation("truncating creates a missing file") {
             $0.truncate = { (tree, file, size) throws(FileSystemError) in
                 if case .path(let path, let directory, _) = file {

@@ -133,6 +133,22 @@ extension Mutation {
         },
         telling("`.` cannot be renamed because the argument is invalid", .resourceBusy, .invalidArgument),
         telling("moving to another device is not supported", .improperLink, .notSupported),
+        Mutation("a slash after an old name is ignored") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                call.path = call.path.withoutTrailingSlashes
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("the error of a rename does not name the new path") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try call.rename(on: tree)
+                } catch {
+                    throw FileSystemError(.rename, error.errno, path: error.path)
+                }
+            }
+        },
         Mutation("a slash after a new name is ignored") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call

@@ -63,6 +63,23 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
+        frozen("an exchange does not move the time of change of its second entry") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                if call.mode == .exchanging {
+                    try tree.freezeChange(
+                        of: .path(call.newPath, at: call.newDirectory, followsSymbolicLinks: false))
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("an exchange does not change the time of its first directory") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                guard call.mode == .exchanging else { return try call.rename(on: tree) }
+                try tree.keepingTimesOfParent(call.path, call.directory) { () throws(FileSystemError) in
+                    try call.rename(on: tree)
+                }
+            }
+        },
         frozen("a change of mode does not move the time of change") {
             $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
                 try tree.freezeChange(of: file)
@@ -122,6 +139,14 @@ extension Mutation {
                     try tree.base.setTimes(accessed: before, modified: nil, of: .descriptor(descriptor))
                 } catch _ {}
                 return count
+            }
+        },
+        Mutation("an invalid time is left out") {
+            $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
+                let isValid: (FileTime) -> Bool = { $0.nanoseconds < 0x3fff_fffe }
+                try tree.base.setTimes(
+                    accessed: accessed.flatMap { isValid($0) ? $0 : nil },
+                    modified: modified.flatMap { isValid($0) ? $0 : nil }, of: file)
             }
         },
         Mutation("times have whole seconds") {
@@ -234,6 +259,73 @@ extension Mutation {
                 } catch  where error.errno == .notPermitted {
                     return
                 }
+            }
+        },
+        Mutation("a user may move files out of another user's directory") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try call.rename(on: tree)
+                } catch  where error.errno == .permissionDenied && tree.type(call.path, call.directory) == .regular {
+                    let root = tree.base.process(user: UserID(0))
+                    try root.rename(
+                        call.path, at: call.directory, to: call.newPath, at: call.newDirectory, call.mode)
+                }
+            }
+        },
+        Mutation("a user may empty a file that they may only read") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try call(on: tree)
+                } catch  where error.errno == .permissionDenied && call.options == .truncate {
+                    try tree.base.process(user: UserID(0)).truncate(.path(call.path, at: call.directory), to: 0)
+                    return try tree.base.open(call.path, at: call.directory, call.mode)
+                }
+            }
+        },
+        Mutation("an exchange needs no permission to write to a directory") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try call.rename(on: tree)
+                } catch
+                    where error.errno == .permissionDenied && call.mode == .exchanging
+                    && tree.type(call.path, call.directory) == .directory
+                {}
+            }
+        },
+        Mutation("in a sticky directory, everyone removes only their own files") {
+            $0.unlink = { (tree, path, directory) throws(FileSystemError) in
+                let parent = tree.status(path.splitLast().parent, directory, follows: true)
+                if let owner = tree.status(path, directory)?.owner, let parent,
+                    parent.permissions.contains(.saveText), parent.owner == tree.effectiveUser,
+                    owner != tree.effectiveUser, tree.effectiveUser != UserID(0)
+                {
+                    throw FileSystemError(.unlink, .notPermitted, path: path)
+                }
+                try tree.base.unlink(path, at: directory)
+            }
+        },
+        Mutation("a new file has the set-group-id bit of a group of others") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                let descriptor = try call(on: tree)
+                if call.options.contains(.create), call.permissions.contains(.setGroupID) {
+                    try tree.base.process(user: UserID(0)).setPermissions(
+                        call.permissions, of: .path(call.path, at: call.directory))
+                }
+                return descriptor
+            }
+        },
+        Mutation("a mount point is removed") {
+            $0.removeDirectory = { (tree, path, directory) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try tree.base.removeDirectory(path, at: directory)
+                } catch  where error.errno == .resourceBusy && path != "/" {}
+            }
+        },
+        Mutation("a mount point is replaced") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try call.rename(on: tree)
+                } catch  where error.errno == .resourceBusy && call.newPath.splitLast().name == "other" {}
             }
         },
         Mutation("a forbidden call reports a missing file") {
