@@ -208,6 +208,15 @@ extension Mutation {
                 }
             }
         },
+        Mutation("a read-only device permits changes of extended attributes") {
+            $0.setExtendedAttribute = { (tree, name, value, file) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try tree.base.setExtendedAttribute(name, to: value, of: file)
+                } catch  where error.errno == .readOnlyFileSystem {
+                    return
+                }
+            }
+        },
         Mutation("a read-only device permits changes of times") {
             $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
                 do throws(FileSystemError) {

@@ -149,6 +149,11 @@ extension ConformanceChecks {
                 ),
             ]
             for (name, call) in calls { try tree.expectErrno(.readOnlyFileSystem, name, call) }
+            try tree.opening(tree("f"), .readOnly) { file in
+                try tree.expectErrno([.readOnlyFileSystem, .notSupported], "an extended attribute") {
+                    try tree.fileSystem.setExtendedAttribute("a", to: [1], of: file)
+                }
+            }
             try tree.expectErrno(.fileExists, "a directory that exists") { try tree.makeDirectory("d") }
             try expectEqual(try tree.snapshot(), before, "the tree")
         },

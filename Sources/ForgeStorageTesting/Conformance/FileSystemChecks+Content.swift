@@ -44,6 +44,7 @@ extension ConformanceChecks {
                 ("truncate(1999999)", { try fileSystem.truncate(.descriptor(none), to: 0) }),
                 ("entries(of: 1999999)", { _ = try fileSystem.entries(of: none) }),
                 ("status(of: 1999999)", { _ = try fileSystem.status(of: .descriptor(none)) }),
+                ("briefStatus(of: 1999999)", { _ = try fileSystem.briefStatus(of: .descriptor(none)) }),
                 ("duplicate(1999999)", { _ = try fileSystem.duplicate(none) }),
                 ("lock(1999999)", { try fileSystem.lock(none, .shared, waiting: false) }),
                 ("allocate(1999999)", { try fileSystem.allocate(none, at: 0, length: 1) }),

@@ -273,6 +273,34 @@ extension ConformanceChecks {
         refuses("a file is not linked with a slash after its name", .notDirectory) {
             try $0.fileSystem.link($0("f/"), to: $0("x"))
         },
+        holds("the brief status of a file has the inode, the size and the number of links of its status") { tree in
+            let fileSystem = tree.fileSystem
+            try fileSystem.link(tree("f"), to: tree("d/g"))
+            try tree.opening(tree("d/g"), .readWrite) { file in
+                let names = ["f", "d", "d/g", "sf", "dang"]
+                let files = names.map { FileReference.path(tree($0), followsSymbolicLinks: false) }
+                let changes: [(call: String, change: () throws -> Void)] = [
+                    ("link(f, to: d/g)", {}), ("write(d/g)", { try tree.write(file, "a longer content") }),
+                    ("truncate(d/g, to: 2)", { try fileSystem.truncate(.descriptor(file), to: 2) }),
+                ]
+                for (call, change) in changes {
+                    try change()
+                    for file in files + [.path(tree("sf")), .descriptor(file)] {
+                        let expected = BriefFileStatus(try fileSystem.status(of: file))
+                        try expectEqual(
+                            try fileSystem.briefStatus(of: file), expected, "briefStatus(of: \(file)) after \(call)")
+                    }
+                }
+                for name in ["f", "d/g"] { try fileSystem.unlink(tree(name)) }
+                let status = try fileSystem.briefStatus(of: .descriptor(file))
+                try expectEqual(status.linkCount, 0, "the link count in the brief status of a file without a name")
+            }
+            for name in ["f", "sf"] {
+                try tree.expectErrno(.noSuchFileOrDirectory, "briefStatus(of: \(name)), where f was removed") {
+                    _ = try fileSystem.briefStatus(of: .path(tree(name)))
+                }
+            }
+        },
         holds("data written through a hard link can be read through the other name") { tree in
             try tree.fileSystem.link(tree("f"), to: tree("h"))
             try tree.create("h", "new")

@@ -64,6 +64,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case writesOneMore = "a file has the maximum size at most"
         case keepsBitsInOpen = "a user who truncates an own file clears its set-user-ID bit, in an open too"
         case opensOneMore = "a process at its limit of open files cannot open more"
+        case countsOneName = "the brief status of a file has the inode, the size and the number of links of its status"
         case makesDirectoryNodes = "a directory is not created as a node"
     }
 
@@ -211,6 +212,12 @@ struct BrokenFileSystem: InterceptingFileSystem {
         var status = try base.status(of: file)
         if defect == .copiesTheTime { status.changed = status.modified }
         if defect == .countsEveryWrite { status.allocatedSizeInBytes = Int64(calls.count * 4096) }
+        return status
+    }
+
+    func briefStatus(of file: FileReference) throws(FileSystemError) -> BriefFileStatus {
+        var status = BriefFileStatus(try base.status(of: file))
+        if defect == .countsOneName { status.linkCount = 1 }
         return status
     }
 
