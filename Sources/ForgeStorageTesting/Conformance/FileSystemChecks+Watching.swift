@@ -144,6 +144,16 @@ extension ConformanceChecks {
             try tree.create("d/b")
             try other.expect([.added("a", in: numbers.1), .added("b", in: numbers.1)])
         },
+        holds("the end of a process ends its watches") { tree in
+            let (other, end) = try startProcess(tree)
+            let watch = try WatchUnderTest(tree.seen(through: other))
+            defer { watch.watch.cancel() }
+            _ = try watch.watch("d")
+            end()
+            try tree.create("d/a")
+            watch.drain()
+            try expectEqual(watch.received, [], "events after the end of the process")
+        }.needing(.processes),
         watches("a file and an invalid descriptor are not watched") { tree, watch in
             try tree.opening(tree("f"), .readOnly) { file in
                 try tree.expectErrno(.notDirectory, "watch(f)") { _ = try watch.watch(file, includesWrites: false) }
@@ -170,6 +180,12 @@ extension ConformanceChecks {
             try tree.expectErrno(.noSpace, "watch(e) at the limit again") { _ = try watch.watch("e") }
             try tree.fileSystem.removeDirectory(tree("w2"))
             _ = try watch.watch("e")
+            let other = try WatchUnderTest(tree)
+            defer { other.watch.cancel() }
+            try tree.expectErrno(.noSpace, "watch(empty) of another watch") { _ = try other.watch("empty") }
+            watch.watch.cancel()
+            try watch.waitForCancellation()
+            _ = try other.watch("empty")
         },
         watches("events above the limit are lost, which is reported, and later ones are reported again") {
             tree, watch in

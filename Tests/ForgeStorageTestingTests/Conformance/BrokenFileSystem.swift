@@ -20,6 +20,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case usesNumbersAgain = "the watch of a directory ends with its removal, and its number is not used again"
         case cancelsTwice = "a cancelled watch reports nothing more, and says so once"
         case hidesFromTheSecond = "two watches of one directory have the same events"
+        case watchesTheEnded = "the end of a process ends its watches"
         case watchesFiles = "a file and an invalid descriptor are not watched"
         case watchesOneMore = "no more directories are watched than the limit, until one is free"
         case hidesLosses = "events above the limit are lost, which is reported, and later ones are reported again"
@@ -110,9 +111,12 @@ struct BrokenFileSystem: InterceptingFileSystem {
             // Shares the observers of signals.
             var other = broken
             other.base = process
-            return (
-                defect == .signalsTheEnded ? other : process, { if defect != .neverEnds { process.endProcess() } }
-            )
+            let end: @Sendable () -> Void = { if defect != .neverEnds { process.endProcess() } }
+            switch defect {
+            case .signalsTheEnded: return (other, end)
+            case .watchesTheEnded: return (broken, end)
+            default: return (process, end)
+            }
         }
         subject.maximumOpenFileCount = check.needs.contains(.limitedDescriptors) ? 10 : nil
         subject.maximumFileSizeInBytes = check.needs.contains(.fileSizeLimit) ? 1_000 : nil
