@@ -211,42 +211,6 @@ extension ConformanceChecks {
         return point
     }
 
-    /// Promises of the descriptor table; the process has at most 100,000 descriptors and no other code opens files.
-    public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = descriptors.map {
-        $0.needing(.limitedDescriptors)
-    }
-
-    private static let descriptors: [ConformanceCheck<FileSystemUnderTest>] = [
-        holds("a process at its limit of open files cannot open more") { tree in
-            var open: [Descriptor] = []
-            try tree.expectErrno(.tooManyOpenFiles, "one more") {
-                while open.count < 100_000 { open.append(try tree.fileSystem.open(tree("f"))) }
-            }
-            if let limit = tree.subject.maximumOpenFileCount {
-                try expectEqual(open.count, limit, "how many files are open at the limit")
-            }
-            try tree.expectErrno(.tooManyOpenFiles, "a creation") { try tree.open("new", .writeOnly, [.create]) }
-            try tree.expectErrno(.tooManyOpenFiles, "a duplicate") { _ = try tree.fileSystem.duplicate(open[0]) }
-            try tree.expectErrno(.tooManyOpenFiles, "even of a missing file") { try tree.open("missing") }
-            for descriptor in open { try tree.fileSystem.close(descriptor) }
-            try expect(try !tree.exists("new"), "nothing was created")
-        },
-        holds("a new descriptor has the lowest free number") { tree in
-            let open = try (0..<4).map { _ in try tree.fileSystem.open(tree("f")) }
-            try tree.fileSystem.close(open[2])
-            try tree.fileSystem.close(open[1])
-            try expectEqual(try tree.fileSystem.open(tree("f")), open[1], "the first")
-            try expectEqual(try tree.fileSystem.duplicate(open[0]), open[2], "the second")
-            for descriptor in open { try tree.fileSystem.close(descriptor) }
-        },
-        refuses("a closed descriptor is refused", .badFileDescriptor) { tree in
-            let descriptor = try tree.fileSystem.open(tree("f"))
-            try tree.fileSystem.close(descriptor)
-            try tree.expectErrno(.badFileDescriptor, "closing it again") { try tree.fileSystem.close(descriptor) }
-            _ = try tree.read(descriptor)
-        },
-    ]
-
     /// The limit of 65,000 hard links to a file, as on ext4.
     public static let fileSystemLinkLimit: [ConformanceCheck<FileSystemUnderTest>] = linkLimit.map {
         $0.needing(.linkLimit)

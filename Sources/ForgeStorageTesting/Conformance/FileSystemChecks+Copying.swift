@@ -266,3 +266,68 @@ extension ConformanceChecks {
         do throws(FileSystemError) { try tree.fileSystem.unlink(tree("fifo")) } catch {}
     }
 }
+
+extension ConformanceChecks {
+    /// Promises of the descriptor table; the process has at most 100,000 descriptors and no other code opens files.
+    public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = descriptors.map {
+        $0.needing(.limitedDescriptors)
+    }
+
+    private static let descriptors: [ConformanceCheck<FileSystemUnderTest>] = [
+        holds("a process at its limit of open files cannot open more") { tree in
+            var open: [Descriptor] = []
+            try tree.expectErrno(.tooManyOpenFiles, "one more") {
+                while open.count < 100_000 { open.append(try tree.fileSystem.open(tree("f"))) }
+            }
+            if let limit = tree.subject.maximumOpenFileCount {
+                try expectEqual(open.count, limit, "how many files are open at the limit")
+            }
+            try tree.expectErrno(.tooManyOpenFiles, "a creation") { try tree.open("new", .writeOnly, [.create]) }
+            try tree.expectErrno(.tooManyOpenFiles, "a duplicate") { _ = try tree.fileSystem.duplicate(open[0]) }
+            try tree.expectErrno(.tooManyOpenFiles, "even of a missing file") { try tree.open("missing") }
+            for descriptor in open { try tree.fileSystem.close(descriptor) }
+            try expect(try !tree.exists("new"), "nothing was created")
+        },
+        holds("a new descriptor has the lowest free number") { tree in
+            let open = try (0..<4).map { _ in try tree.fileSystem.open(tree("f")) }
+            try tree.fileSystem.close(open[2])
+            try tree.fileSystem.close(open[1])
+            try expectEqual(try tree.fileSystem.open(tree("f")), open[1], "the first")
+            try expectEqual(try tree.fileSystem.duplicate(open[0]), open[2], "the second")
+            for descriptor in open { try tree.fileSystem.close(descriptor) }
+        },
+        refuses("a closed descriptor is refused", .badFileDescriptor) { tree in
+            let descriptor = try tree.fileSystem.open(tree("f"))
+            try tree.fileSystem.close(descriptor)
+            try tree.expectErrno(.badFileDescriptor, "closing it again") { try tree.fileSystem.close(descriptor) }
+            _ = try tree.read(descriptor)
+        },
+        holds("the calls that are composed of others close what they open, also when they fail") { tree in
+            let (fileSystem, f, d) = (tree.fileSystem, tree("f"), tree("d"))
+            let calls: [(call: String, body: () throws -> Void)] = [
+                ("copyTree(d, to: copy)", { try fileSystem.copyTree(d, to: tree("copy")) }),
+                ("copyTree(d, to: e)", { try fileSystem.copyTree(d, to: tree("e")) }),
+                ("copyTree(d, to: d/s/copy)", { try fileSystem.copyTree(d, to: tree("d/s/copy")) }),
+                ("copyTree(f, to: x)", { try fileSystem.copyTree(f, to: tree("x")) }),
+                ("removeTree(copy)", { try fileSystem.removeTree(tree("copy")) }),
+                ("removeTree(missing)", { try fileSystem.removeTree(tree("missing")) }),
+                ("makeDirectories(a/b)", { try fileSystem.makeDirectories(tree("a/b")) }),
+                ("makeDirectories(f/b)", { try fileSystem.makeDirectories(tree("f/b")) }),
+                ("readFile(f)", { _ = try fileSystem.readFile(f) }),
+                ("readFile(d)", { _ = try fileSystem.readFile(d) }),
+                ("write(to: f)", { try fileSystem.write(Data([1]), to: URL(f)) }),
+                ("write(to: d)", { try fileSystem.write(Data([1]), to: URL(d)) }),
+                ("read(from: f)", { _ = try fileSystem.read(from: URL(f)) }),
+                ("contentsOfDirectory(at: d)", { _ = try fileSystem.contentsOfDirectory(at: URL(d)) }),
+                ("contentsOfDirectory(at: f)", { _ = try fileSystem.contentsOfDirectory(at: URL(f)) }),
+                ("removeItem(at: a)", { try fileSystem.removeItem(at: URL(tree("a"))) }),
+            ]
+            let lowest = try tree.opening(f, .readOnly) { $0 }
+            for (call, body) in calls {
+                do { try body() } catch is FileSystemError {}
+                let found = try tree.opening(f, .readOnly) { $0 }
+                try expectEqual(found, lowest, "the lowest free descriptor after \(call)")
+            }
+        },
+    ]
+}

@@ -211,6 +211,9 @@ extension ConformanceChecks {
             }
             try tree.mapping("read", size: 131_072) { descriptor, mapping in
                 try tree.fileSystem.truncate(.descriptor(descriptor), to: 0)
+                tree.store("", at: 131_072, in: mapping)
+                try expect(tree.load(131_072..<131_072, of: mapping) == "", "nothing is loaded")
+                try expect(!mapping.hasFaulted, "a load and a store of no bytes are no access")
                 try expect(tree.load(131_068..<131_072, of: mapping) == "\0\0\0\0", "zeros are loaded")
                 try expect(mapping.hasFaulted, "the load is noted")
             }

@@ -66,6 +66,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case keepsBitsInOpen = "a user who truncates an own file clears its set-user-ID bit, in an open too"
         case opensOneMore = "a process at its limit of open files cannot open more"
         case countsOneName = "the brief status of a file has the inode, the size and the number of links of its status"
+        case leavesOpen = "the calls that are composed of others close what they open, also when they fail"
         case makesDirectoryNodes = "a directory is not created as a node"
     }
 
@@ -157,6 +158,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
 
     func write(_ data: Data, to url: URL) throws {
         try base.write(data, to: url)
+        if defect == .leavesOpen { _ = try base.open(POSIXPath(url)) }
         if defect == .makesFilesPrivate { try base.setPermissions(.ownerReadWrite, of: .path(POSIXPath(url))) }
     }
 
