@@ -144,6 +144,12 @@ extension Mutation {
                 return status
             }
         },
+        Mutation("bytes that do not fit into a FIFO are lost") {
+            $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
+                let count = try tree.base.write(descriptor, from: bytes, at: offset)
+                return try tree.base.status(of: .descriptor(descriptor)).type == .fifo ? bytes.count : count
+            }
+        },
         Mutation("a full device accepts no partial write") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)

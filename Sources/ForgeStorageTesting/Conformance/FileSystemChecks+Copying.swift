@@ -166,14 +166,25 @@ extension ConformanceChecks {
             try makeFIFO(tree)
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
                 try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { writer in
-                    var taken = 0
+                    let content = String(decoding: (0..<50_000).map { UInt8(97 + $0 % 23) }, as: UTF8.self)
+                    var (written, read) = ("", "")
                     try tree.expectErrno(.resourceTemporarilyUnavailable, "it is full") {
-                        let content = String(repeating: "x", count: 50_000)
-                        while taken < 10_000_000 { taken += try tree.write(writer, content) }
+                        while written.utf8.count < 10_000_000 {
+                            let count = try tree.write(writer, content)
+                            written += content.prefix(count)
+                        }
                     }
-                    var given = 0
-                    while given < taken { given += try tree.read(reader, 50_000).utf8.count }
-                    try expectEqual(given, taken, "what was read")
+                    while read.utf8.count < written.utf8.count { read += try tree.read(reader, 50_000) }
+                    try expect(read == written, "\(read.utf8.count) bytes were read, not those that were written")
+                    // PIPE_BUF is at least 512.
+                    let record = String(content.prefix(500))
+                    var count = 0
+                    try tree.expectErrno(.resourceTemporarilyUnavailable, "it is full of records") {
+                        while count < 100_000 {
+                            try expectEqual(try tree.write(writer, record), 500, "bytes written of a record of 500")
+                            count += 1
+                        }
+                    }
                 }
             }
         },
