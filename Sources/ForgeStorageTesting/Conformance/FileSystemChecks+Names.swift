@@ -285,10 +285,11 @@ extension ConformanceChecks {
                 ]
                 for (call, change) in changes {
                     try change()
-                    for file in files + [.path(tree("sf")), .descriptor(file)] {
-                        let expected = BriefFileStatus(try fileSystem.status(of: file))
+                    for reference in files + [.path(tree("sf")), .descriptor(file)] {
+                        let expected = BriefFileStatus(try fileSystem.status(of: reference))
                         try expectEqual(
-                            try fileSystem.briefStatus(of: file), expected, "briefStatus(of: \(file)) after \(call)")
+                            try fileSystem.briefStatus(of: reference), expected,
+                            "briefStatus(of: \(reference)) after \(call)")
                     }
                 }
                 for name in ["f", "d/g"] { try fileSystem.unlink(tree(name)) }
