@@ -107,6 +107,11 @@ extension ConformanceChecks {
             }
         },
         refuses("a directory is not read as a file", .isDirectory) { _ = try $0.content("d") },
+        refuses("a file above the maximum size of the call is not read as a whole", .fileTooLarge) { tree in
+            let content = try tree.fileSystem.readFile(tree("f"), maximumSizeInBytes: 7)
+            try expectEqual(content, Array("content".utf8), "readFile(f, maximumSizeInBytes: 7)")
+            _ = try tree.fileSystem.readFile(tree("f"), maximumSizeInBytes: 6)
+        },
         holds("truncated data never reappears") { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.fileSystem.truncate(.descriptor(descriptor), to: 3)

@@ -315,6 +315,7 @@ extension ConformanceChecks {
         },
         holds("the calls that are composed of others close what they open, also when they fail") { tree in
             let (fileSystem, f, d) = (tree.fileSystem, tree("f"), tree("d"))
+            try tree.create("d/s/x", "content")
             let calls: [(call: String, body: () throws -> Void)] = [
                 ("copyTree(d, to: copy)", { try fileSystem.copyTree(d, to: tree("copy")) }),
                 ("copyTree(d, to: e)", { try fileSystem.copyTree(d, to: tree("e")) }),

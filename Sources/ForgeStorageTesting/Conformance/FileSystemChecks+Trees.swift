@@ -314,6 +314,14 @@ extension ConformanceChecks {
             try expect(tree.fileSystem.fileExists(atPath: String(tree("d"))), "the directory")
             try expect(!tree.fileSystem.fileExists(atPath: String(tree("dang"))), "the link")
             try expectEqual(try tree.status("dang").type, .symbolicLink, "the link itself")
+            for (name, followsLinks, expected) in [
+                ("d", true, true), ("f", false, true), ("dang", false, true), ("dang", true, false),
+                ("missing", false, false),
+            ] {
+                let found = try tree.fileSystem.exists(tree(name), followsSymbolicLinks: followsLinks)
+                try expectEqual(found, expected, "exists(\(name), followsSymbolicLinks: \(followsLinks))")
+            }
+            try tree.expectErrno(.notDirectory, "exists(f/x)") { _ = try tree.fileSystem.exists(tree("f/x")) }
         },
         refuses("directories are not created over a file on the way", .notDirectory) { tree in
             try tree.fileSystem.createDirectory(at: URL(tree("f/x/y")), withIntermediateDirectories: true)
