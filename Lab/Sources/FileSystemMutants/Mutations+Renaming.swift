@@ -133,6 +133,20 @@ extension Mutation {
         },
         telling("`.` cannot be renamed because the argument is invalid", .resourceBusy, .invalidArgument),
         telling("moving to another device is not supported", .improperLink, .notSupported),
+        Mutation("a new name is relative to the directory of the old one") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                call.newDirectory = call.directory
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("a hard link is relative to the directory of its file") {
+            $0.link = { (tree, call) throws(FileSystemError) in
+                var call = call
+                call.newDirectory = call.directory
+                try call.link(on: tree)
+            }
+        },
         Mutation("a slash after an old name is ignored") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call

@@ -279,6 +279,40 @@ extension ConformanceChecks {
 }
 
 extension ConformanceChecks {
+    static let fileSystemRelativePaths: [FileSystemCheck] = [
+        holds("every call takes paths that are relative to open directories") { tree in
+            let (fileSystem, past, owner) = (tree.fileSystem, FileTime(seconds: 1_000_000), UserID(12))
+            try tree.create("d/x", "content")
+            let d = try fileSystem.open(tree("d"), options: [.directory])
+            let e = try fileSystem.open(tree("e"), options: [.directory])
+            try fileSystem.link("x", at: d, to: "y", at: e)
+            try fileSystem.rename("x", at: d, to: "z", at: e, .replacing)
+            try fileSystem.createSymbolicLink("link", at: e, to: "y")
+            try fileSystem.createNode("node", at: e, type: .regular, permissions: .ownerReadWrite, deviceNumber: 0)
+            try fileSystem.createDirectory("below", at: e, permissions: .ownerReadWriteExecute)
+            try expectEqual(try fileSystem.readSymbolicLink("link", at: e), "y", "readSymbolicLink(link, at: e)")
+            try expectEqual(try tree.list("e").sorted(), ["below", "link", "node", "y", "z"], "entries(of: e)")
+            try expectEqual(try tree.list("d"), ["s"], "entries(of: d)")
+            let link = FileReference.path("link", at: e)
+            try fileSystem.truncate(link, to: 3)
+            try fileSystem.setPermissions(.ownerRead, of: link)
+            try fileSystem.setOwner(owner, group: nil, of: link)
+            try fileSystem.setTimes(accessed: nil, modified: past, of: link)
+            let status = try fileSystem.status(of: .path("z", at: e))
+            try expectEqual(status.sizeInBytes, 3, "the size after truncate(link, at: e)")
+            try expectEqual(status.permissions, .ownerRead, "the permissions after setPermissions(link, at: e)")
+            try expectEqual(status.owner, owner, "the owner after setOwner(link, at: e)")
+            try expectEqual(status.modified, past, "modified after setTimes(link, at: e)")
+            try fileSystem.rename("below", at: e, to: "moved", at: d, .exclusive)
+            try expectEqual(try tree.list("d").sorted(), ["moved", "s"], "entries(of: d) after a rename")
+            try fileSystem.removeDirectory("moved", at: d)
+            for name in ["link", "node", "y", "z"] as [POSIXPath] { try fileSystem.unlink(name, at: e) }
+            try expectEqual(try tree.list("e"), [], "entries(of: e) after all were removed")
+            try expectEqual(try tree.list("d"), ["s"], "entries(of: d) after removeDirectory(moved, at: d)")
+            for directory in [d, e] { try fileSystem.close(directory) }
+        }
+    ]
+
     /// Promises of the descriptor table; the process has at most 100,000 descriptors and no other code opens files.
     public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = descriptors.map {
         $0.needing(.limitedDescriptors)

@@ -98,6 +98,9 @@ extension ConformanceChecks {
             try expectEqual(try watch.watch("sd/.", includesWrites: true), first, "the number of a second watch(d)")
             try tree.create("d/a")
             try watch.expect([.added("a", in: first), .written("a", in: first)])
+            try expectEqual(try watch.watch("d"), first, "the number of a third watch(d)")
+            try tree.create("d/b")
+            try watch.expect([.added("b", in: first)])
         },
         watches("a directory is not reported after unwatch, other directories are") { tree, watch in
             let (directory, other) = (try watch.watch("d"), try watch.watch("e"))

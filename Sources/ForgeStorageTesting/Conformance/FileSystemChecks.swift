@@ -9,9 +9,8 @@ extension ConformanceChecks {
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
         + fileSystemEntries + fileSystemContent + fileSystemCopying + fileSystemMapping + fileSystemOffsets
-        + fileSystemAttributes + fileSystemPathResolution + fileSystemPipes + fileSystemTrees + fileSystemPrivileges
-        + fileSystemConcurrency
-        + fileSystemWaiting
+        + fileSystemAttributes + fileSystemPathResolution + fileSystemRelativePaths + fileSystemPipes + fileSystemTrees
+        + fileSystemPrivileges + fileSystemConcurrency + fileSystemWaiting
 }
 
 extension ConformanceChecks {
