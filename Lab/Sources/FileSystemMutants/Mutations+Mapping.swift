@@ -70,6 +70,12 @@ extension Mutation {
                     })
             }
         },
+        Mutation("the space of a mapped file is never freed") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                _ = try tree.base.duplicate(descriptor)
+                return try tree.base.map(descriptor, at: offset, count: count)
+            }
+        },
         Mutation("the last byte of a store is lost") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 FileMapping(

@@ -26,16 +26,22 @@ extension ConformanceChecks {
                 try tree.create("next")
                 try tree.expectErrno(.noSpace, "while it is open") { try tree.create("next", block) }
             }
-            // A process that is being started has a copy of the descriptor until it executes its program.
-            for attempt in 1...200 {
-                do {
-                    try tree.create("next", block)
-                    break
-                } catch  where attempt < 200 {
-                    Thread.sleep(forTimeInterval: 0.01)
-                }
-            }
+            try createWhenFree(tree, "next")
             try expectEqual(try fill(tree, "next"), written, "the space after it was closed")
+        },
+        holds("the space of an unlinked file that is mapped is freed with the mapping") { tree in
+            let written = try fill(tree, "big")
+            var mapping: FileMapping? = try tree.opening(tree("big"), .readWrite) {
+                try tree.fileSystem.map($0, at: 0, count: 1)
+            }
+            try tree.fileSystem.unlink(tree("big"))
+            try tree.create("next")
+            try withExtendedLifetime(mapping) {
+                try tree.expectErrno(.noSpace, "while it is mapped") { try tree.create("next", block) }
+            }
+            mapping = nil
+            try createWhenFree(tree, "next")
+            try expectEqual(try fill(tree, "next"), written, "the space after it was unmapped")
         },
         holds("a block that is allocated can be filled on a full device, and a write across its end is not complete") {
             tree in
@@ -228,6 +234,18 @@ extension ConformanceChecks {
 
     private static func other(_ tree: FileSystemFixture) -> POSIXPath {
         (tree.subject.otherDevice ?? "/").appending("moved")
+    }
+
+    /// Creates a file with a block that is about to be free: a process that is being started has copies of the
+    /// descriptors and mappings until it executes its program.
+    private static func createWhenFree(_ tree: FileSystemFixture, _ name: String) throws {
+        for attempt in 1...200 {
+            do {
+                return try tree.create(name, block)
+            } catch  where attempt < 200 {
+                Thread.sleep(forTimeInterval: 0.01)
+            }
+        }
     }
 
     /// Writes until the device is full and returns the number of bytes written.
