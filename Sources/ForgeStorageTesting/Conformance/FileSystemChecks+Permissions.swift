@@ -274,6 +274,17 @@ extension ConformanceChecks {
             }
             try expectEqual(try tree.status("d/s").inode, inode, "the inode of d/s")
         },
+        asOtherUser("a tree that its owner may not write to is copied with its modes", mode: 0o755) { tree in
+            for name in ["e/own", "e/own/s"] { try tree.makeDirectory(name) }
+            try tree.create("e/own/s/x", "content")
+            let mode = FilePermissions(rawValue: 0o555)
+            for name in ["e/own/s", "e/own"] { try tree.fileSystem.setPermissions(mode, of: .path(tree(name))) }
+            try tree.fileSystem.copyTree(tree("e/own"), to: tree("e/copy"))
+            for name in ["e/copy", "e/copy/s"] {
+                try expectEqual(try tree.status(name).permissions, mode, "the permissions of \(name)")
+            }
+            try expectEqual(try tree.content("e/copy/s/x"), "content", "the content of the copied file")
+        },
         asOtherUser("extended attributes are set and read with permission to write and read", mode: 0o1777) { tree in
             guard !tree.isDarwin else { return }
             let (fileSystem, owner, path) = (tree.fileSystem, tree.ownersFileSystem, tree("d/x"))
