@@ -14,6 +14,8 @@ struct StoreURLTests {
             ("etcd://host", ["host:2379"], "forge/"), ("etcd://host/", ["host:2379"], "forge/"),
             ("etcd://host:1/app", ["host:1"], "app/"), ("etcds://a.b:2,c/app/", ["a.b:2", "c:2379"], "app/"),
             ("etcd://[::1]:3/a//b", ["[::1]:3"], "a//b/"), ("etcd://[fe80::1]", ["[fe80::1]:2379"], "forge/"),
+            ("etcd://HOST,[FE80::A]:9/x", ["host:2379", "[fe80::a]:9"], "x/"),
+            ("etcd://[::ffff:1.2.3.4]:9/x", ["[::ffff:1.2.3.4]:9"], "x/"),
             ("etcd://host//registry", ["host:2379"], "/registry/"), ("etcd://h/a%20b@c", ["h:2379"], "a%20b@c/"),
             ("s3://bucket", ["bucket"], ""), ("s3://bucket/", ["bucket"], ""),
             ("s3://my-bucket.x/a/b", ["my-bucket.x"], "a/b/"),
@@ -31,7 +33,7 @@ struct StoreURLTests {
             "etcd://", "etcd:///app", "etcd://host:0/a", "etcd://host:65536/a", "etcd://host:x/a", "etcd://ho st/a",
             "etcd://a,,b/c", "etcd://a,/c", "etcd://[::1/a", "etcd://[x]/a", "etcd://::1/a", "etcd://host/a?b=c",
             "etcd://host/a#b", "s3://", "s3:///key", "s3://host:9000/bucket", "s3://bücket/a", "s3://bucket?x",
-            "etcd:/host",
+            "etcd:/host", "etcd://xa]/c", "etcd://[ab/c",
             "redis://host/a", "ETCD://host/a",
         ])
     func invalid(text: String) {
@@ -49,6 +51,17 @@ struct StoreURLTests {
         for word in ["root", "cret", "id"] where text.contains(word + ":") || word == "cret" {
             #expect(!error.message.contains(word), "\(error.message)")
         }
+    }
+
+    @Test(
+        "an error says what belongs elsewhere than in a URL",
+        arguments: [
+            ("etcd://root:secret@host", "ETCDCTL_USER"), ("etcds://root@host", "ETCDCTL_USER"),
+            ("s3://id:secret@bucket", "AWS_ACCESS_KEY_ID"), ("s3://host:9000/bucket", "AWS_ENDPOINT_URL"),
+        ])
+    func elsewhere(text: String, variable: String) throws {
+        let error = try #require(throws: ValidationError.self) { try StoreURL(text) }
+        #expect(error.message.contains(variable), "\(error.message)")
     }
 
     @Test("an argument is a path unless it begins like a URL")
@@ -70,6 +83,17 @@ struct StoreURLTests {
         ]
         for (outer, inner, contains) in cases {
             #expect(try StoreURL(outer).contains(StoreURL(inner)) == contains, "\(outer) \(inner)")
+        }
+    }
+
+    @Test("a place may contain those on other servers whose prefixes begin with its own")
+    func mayContain() throws {
+        let cases = [
+            ("etcd://h/a", "etcd://i/a/b", true), ("etcd://h/a", "etcd://i/b", false),
+            ("etcd://h/a/b", "etcd://i/a", false),
+        ]
+        for (outer, inner, contains) in cases {
+            #expect(try StoreURL(outer).mayContain(StoreURL(inner)) == contains, "\(outer) \(inner)")
         }
     }
 }
@@ -106,6 +130,17 @@ struct ServerEnvironmentTests {
         #expect(environment["a", "b", "c"] == "2")
         #expect(environment["a"] == nil)
     }
+
+    #if S3
+    @Test("the addressing of S3 is one of two words")
+    func addressing() throws {
+        let url = try StoreURL("s3://bucket")
+        let failure = #expect(throws: CommandFailure.self) {
+            try url.openFileStore(ServerEnvironment(["FORGE_S3_ADDRESSING": "hosts"]))
+        }
+        #expect(failure?.status == .usage)
+    }
+    #endif
 }
 
 @Suite("Arguments that are URLs of stores on servers")

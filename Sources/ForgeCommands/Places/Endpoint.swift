@@ -157,14 +157,12 @@ struct StoreURL: Hashable, Sendable {
     /// Whether this store has the keys of another: both are on a common server or in the same bucket, and this prefix
     /// is a prefix of the other.
     func contains(_ other: StoreURL) -> Bool {
-        isKeyValue == other.isKeyValue && places.contains(where: other.places.contains)
-            && other.prefix.utf8.starts(with: prefix.utf8)
+        // No bucket has the name of a server, which has a colon.
+        places.contains(where: other.places.contains) && mayContain(other)
     }
 
     /// Whether this store would have the keys of another if the servers of both belonged to one cluster.
-    func mayContain(_ other: StoreURL) -> Bool {
-        isKeyValue && other.isKeyValue && other.prefix.utf8.starts(with: prefix.utf8)
-    }
+    func mayContain(_ other: StoreURL) -> Bool { other.prefix.utf8.starts(with: prefix.utf8) }
 
     // MARK: Parts
 

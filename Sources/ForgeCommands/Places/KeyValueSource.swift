@@ -103,7 +103,7 @@ extension KeyValueSource {
     ///
     /// - Parameters:
     ///   - reader: The input.
-    ///   - lines: Receives the lines that were read, if the input is not a plain object.
+    ///   - lines: Receives the lines that were read.
     /// - Returns: The members; nil for other input, and for an object of more than 64 MiB.
     /// - Throws: ``CommandFailure`` for a failed read.
     private static func plainObject(
@@ -130,7 +130,6 @@ extension KeyValueSource {
             guard case .string(let name) = entry.key else { return nil }
             members.append((name, entry.value))
         }
-        lines = []
         return members
     }
 

@@ -172,17 +172,20 @@ struct OpenedKVStore: Sendable {
 
     /// The store if it is local; reading its values needs no requests.
     private let local: FileKVStore?
+    private let sliceCount: Int
 
     /// Wraps a local store, whose writes become durable with ``finish()``.
-    init(_ local: FileKVStore) {
+    init(_ local: FileKVStore, sliceCount: Int = Self.sliceCount) {
         store = LocalAsyncKVStore(local, durability: .processEnd)
         self.local = local
+        self.sliceCount = sliceCount
     }
 
     /// Wraps a store on servers.
     init(_ store: any AsyncKVStoring) {
         self.store = store
         local = nil
+        sliceCount = Self.sliceCount
     }
 
     // MARK: Reading
@@ -225,7 +228,7 @@ struct OpenedKVStore: Sendable {
     func names() async throws -> [String] {
         var names: [String] = []
         if let local {
-            try Self.forEachName(of: local) { names.append($0) }
+            try Self.forEachName(of: local, inSlicesOf: sliceCount) { names.append($0) }
             return names
         }
         var hasMore = true
@@ -239,13 +242,15 @@ struct OpenedKVStore: Sendable {
     }
 
     /// Calls `body` with every name of a local store, in the order of their bytes; the names are listed in slices.
-    static func forEachName(of store: FileKVStore, _ body: (String) throws -> Void) throws {
+    static func forEachName(
+        of store: FileKVStore, inSlicesOf count: Int = Self.sliceCount, _ body: (String) throws -> Void
+    ) throws {
         var last: String?
         repeat {
             try Interruption.check()
-            let names = try store.names(after: last, limit: sliceCount)
+            let names = try store.names(after: last, limit: count)
             for name in names { try body(name) }
-            last = names.count < sliceCount ? nil : names.last
+            last = names.count < count ? nil : names.last
         } while last != nil
     }
 
@@ -258,13 +263,13 @@ struct OpenedKVStore: Sendable {
         foreign: (POSIXPath) async throws -> Void = { _ in }
     ) async throws {
         if let local {
-            var names = try local.names(after: nil, limit: Self.sliceCount)
+            var names = try local.names(after: nil, limit: sliceCount)
             while let last = names.last {
                 for name in names {
                     try Interruption.check()
                     if let entry = try local.entry(named: name) { try await body(name, entry) }
                 }
-                names = names.count < Self.sliceCount ? [] : try local.names(after: last, limit: Self.sliceCount)
+                names = names.count < sliceCount ? [] : try local.names(after: last, limit: sliceCount)
             }
             return
         }
