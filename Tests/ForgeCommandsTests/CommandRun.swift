@@ -133,6 +133,25 @@ final class Scratch: Sendable {
         try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
         try content.write(to: file)
     }
+
+    /// Copies a file or directory within the directory, and creates the missing directories above the copy.
+    func copy(_ path: String, to other: String) throws {
+        let copy = url.appendingPathComponent(other)
+        try FileManager.default.createDirectory(at: copy.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try FileManager.default.copyItem(at: url.appendingPathComponent(path), to: copy)
+    }
+
+    #if os(Linux)
+    /// What this process has open in the directory, once for each descriptor.
+    func opened() throws -> [String] {
+        let root = url.resolvingSymlinksInPath().path + "/"
+        // The descriptors of other tests may be closed meanwhile.
+        let places = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { number in
+            try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+        }
+        return places.filter { $0.hasPrefix(root) }.map { String($0.dropFirst(root.count)) }.sorted()
+    }
+    #endif
 }
 
 /// One invocation of each verb of `forge`, on the stores of a ``StoreFixture``.

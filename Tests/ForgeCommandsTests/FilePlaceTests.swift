@@ -6,6 +6,60 @@ import Testing
 
 @testable import ForgeCommands
 
+/// A file that has become shorter since its size was read.
+private struct ShortenedFile: CopiedFile {
+    let sizeInBytes: Int64 = 9
+    let identity = "identity"
+    let knownChecksum: String? = "00"
+
+    func read(_ range: Range<Int64>) async throws -> Data { Data("new".utf8.dropFirst(Int(range.lowerBound))) }
+    func checksumOfContent() async throws -> String { "00" }
+    func requireUnchanged() {}
+}
+
+extension Scratch {
+    fileprivate func home(_ text: String) throws -> Home {
+        let (scheme, name) = try #require(text.splitAtBytes(":"))
+        return try #require(Home(argument: "\(scheme):\(path(name))"))
+    }
+
+    /// Every file below a directory with its content.
+    fileprivate func contents(_ name: String) throws -> [String: Data] {
+        var found: [String: Data] = [:]
+        for path in try FileManager.default.subpathsOfDirectory(atPath: self.path(name)) {
+            var isDirectory: ObjCBool = false
+            let file = url.appendingPathComponent("\(name)/\(path)")
+            guard FileManager.default.fileExists(atPath: file.path, isDirectory: &isDirectory), !isDirectory.boolValue
+            else { continue }
+            found[path] = try Data(contentsOf: file)
+        }
+        return found
+    }
+
+    /// Makes a key-value store, directories of vaults and of a log, neither with a marker, a file store and a backup.
+    fileprivate func makeStores(in name: String) async throws {
+        let url = self.url.appendingPathComponent(name)
+        let store = try FileKVStore(at: url.appendingPathComponent("kv"))
+        try store.set(KVKey<Int>("k"), value: 1)
+        try store.close()
+        for file in ["log", "#reserve"] { try copy("\(name)/kv/\(file)", to: "\(name)/log/\(file)") }
+        try plant("\(name)/log/quarantine-records-1", "set aside")
+        let vault = url.appendingPathComponent("vault")
+        let key = try VaultKeyFile.loadOrCreate(at: vault.appendingPathComponent("key"))
+        try VaultCrypt(at: vault.appendingPathComponent("v"), key: key).set("x", for: CryptKey(key: "token"))
+        for file in try FileManager.default.contentsOfDirectory(atPath: vault.path) where file.hasPrefix("#") {
+            try FileManager.default.removeItem(at: vault.appendingPathComponent(file))
+        }
+        try await DiskFileStore(root: url.appendingPathComponent("fs")).save(Data("x".utf8), to: "d/a")
+        try plantBackup("\(name)/backup")
+    }
+
+    fileprivate func plantBackup(_ path: String) throws {
+        try plant("\(path)/manifest", #"{"format":"forge-backup","version":1}"# + "\n")
+        try plant("\(path)/content/x", "saved")
+    }
+}
+
 @Suite("A directory or file store that is copied to or from a server")
 struct FilePlaceTests {
     let scratch: Scratch
@@ -15,10 +69,7 @@ struct FilePlaceTests {
         scratch = try Scratch()
     }
 
-    private func home(_ text: String) throws -> Home {
-        let (scheme, name) = try #require(text.splitAtBytes(":"))
-        return try #require(Home(argument: "\(scheme):\(scratch.path(name))"))
-    }
+    private func home(_ text: String) throws -> Home { try scratch.home(text) }
 
     private func link(_ path: String, to target: String) throws {
         try FileManager.default.createSymbolicLink(atPath: scratch.path(path), withDestinationPath: target)
@@ -50,6 +101,20 @@ struct FilePlaceTests {
             #expect(log.isLeftOut(left), "\(left)")
         }
         #expect(!log.isLeftOut("a") && !log.isLeftOut("b/c"))
+    }
+
+    @Test("as a source, a file store has its files, and a reason for all that other programs have left in it")
+    func storeAsSource() async throws {
+        let files = DiskFileStore(root: scratch.url.appendingPathComponent("fs"))
+        for key in ["a", "d/b"] { try await files.save(Data("x".utf8), to: key) }
+        for path in ["fs/back\\slash", "fs/d/#tmp-note"] { try scratch.plant(path) }
+        try link("fs/link", to: "a")
+        try FileKVStore(at: scratch.url.appendingPathComponent("fs/settings")).close()
+        let log = try log("file:fs")
+        #expect(try await keys("file:fs", log) == ["a", "d/b"])
+        #expect(log.hasFailed)
+        for left in ["back\\slash", "d/#tmp-note", "link", "settings"] { #expect(log.isLeftOut(left), "\(left)") }
+        #expect(!log.isLeftOut("#store-files"))
     }
 
     @Test("a directory that cannot be read is a failure of a source, and an error of a destination")
@@ -93,6 +158,40 @@ struct FilePlaceTests {
         #expect(try await keys("tree:none").isEmpty)
     }
 
+    @Test("as a destination, it has what is beside the files of stores and backups, marked or not, and none of them")
+    func keptInDestination() async throws {
+        try await scratch.makeStores(in: "t")
+        for path in ["a", "kv/note", "log/note", "vault/note", "quarantine-note"] { try scratch.plant("t/\(path)") }
+        #expect(try await keys("tree:t") == ["a", "log/note", "quarantine-note", "vault/note"])
+    }
+
+    #if os(Linux)
+    @Test("it keeps nothing open but, for the flush at the end, one directory that was changed")
+    func descriptors() async throws {
+        for path in ["s/b/c", "t/d/e", "t/#note", "t/#tmp-0123456789abcdef"] { try scratch.plant(path) }
+        do {
+            let file = try await LocalFilePlace(home("tree:s")).open("b/c")
+            #expect(try scratch.opened() == ["s/b/c"])
+            withExtendedLifetime(file) {}
+        }
+        do {
+            let place = try LocalFilePlace(home("tree:t"))
+            #expect(try await place.files(nil).map(\.key) == ["#note", "#tmp-0123456789abcdef", "d/e"])
+            #expect(try scratch.opened().isEmpty)
+            try await place.delete("d/e")
+            #expect(try scratch.opened() == ["t/d"])
+            withExtendedLifetime(place) {}
+        }
+        do {
+            let place = try LocalFilePlace(home("tree:t"))
+            try await place.store(RemoteFile(Data("new".utf8)), as: "n/m/o", isPresent: false)
+            #expect(try scratch.opened() == ["t/n/m"])
+            withExtendedLifetime(place) {}
+        }
+        #expect(try scratch.opened().isEmpty)
+    }
+    #endif
+
     @Test("opens regular files only, and follows no link")
     func opening() async throws {
         for path in ["s/a", "s/b/c", "outside/d"] { try scratch.plant(path) }
@@ -104,6 +203,10 @@ struct FilePlaceTests {
             #expect(try await place.open(absent) == nil, "\(absent)")
         }
         #expect(try await LocalFilePlace(home("tree:none")).open("a") == nil)
+        // Nothing is known about a file whose name the system refuses.
+        let name = String(repeating: "n", count: 300)
+        let failure = await #expect(throws: SourceFailure.self) { try await place.open(name) }
+        #expect(failure?.error.errno == .fileNameTooLong)
         #expect(place.isSameFile("a", "a") && !place.isSameFile("a", "b") && !place.isSameFile("none", "none"))
     }
 
@@ -125,22 +228,25 @@ struct FilePlaceTests {
         #expect(try await to.files(nil).map(\.key) == ["a", "empty"])
     }
 
-    @Test("writes no file of a store in an ordinary directory")
+    @Test("writes no file of a store or backup in an ordinary directory, and says what is there")
     func presentStores() async throws {
-        let store = try FileKVStore(at: scratch.url.appendingPathComponent("t/kv"))
-        try store.set(KVKey<Int>("k"), value: 1)
-        try store.close()
-        try await DiskFileStore(root: scratch.url.appendingPathComponent("t/fs")).save(Data("x".utf8), to: "d/a")
-        let log = try Data(contentsOf: scratch.url.appendingPathComponent("t/kv/log"))
+        try await scratch.makeStores(in: "t")
+        let before = try scratch.contents("t")
         let place = try LocalFilePlace(home("tree:t"))
-        for key in ["kv/log", "fs/d/a", "fs/d/new", "fs/new"] {
-            await #expect(throws: PresentStore.self, "\(key)") {
+        for (key, text) in [
+            ("kv/log", "key-value store"), ("log/log", "key-value store"), ("log/#reserve", "key-value store"),
+            ("vault/v", "vaults"), ("vault/key", "vaults"), ("fs/d/a", "file store"), ("fs/d/new", "file store"),
+            ("fs/new", "file store"), ("backup/new", "backup"), ("backup/content/x", "backup"),
+        ] {
+            let failure = await #expect(throws: PresentStore.self, "\(key)") {
                 try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: true)
             }
+            #expect(failure?.description == "the destination has a store there: \(text)")
         }
-        #expect(try Data(contentsOf: scratch.url.appendingPathComponent("t/kv/log")) == log)
-        #expect(try String(contentsOfFile: scratch.path("t/fs/d/a"), encoding: .utf8) == "x")
-        try await place.store(RemoteFile(Data("new".utf8)), as: "kv/note", isPresent: false)
+        #expect(try scratch.contents("t") == before)
+        for key in ["kv/note", "log/note", "vault/note"] {
+            try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: false)
+        }
     }
 
     @Test("stores nothing if the content does not have its checksum", arguments: ["tree:t", "file:t"])
@@ -150,6 +256,149 @@ struct FilePlaceTests {
         await #expect(throws: CopyDamage.self) {
             try await place.store(RemoteFile(Data("new".utf8), checksum: "00"), as: "a", isPresent: true)
         }
+        await #expect(throws: CopyDamage.self) { try await place.store(ShortenedFile(), as: "b", isPresent: false) }
         #expect(try String(contentsOfFile: scratch.path("t/a"), encoding: .utf8) == "old")
+        let names = try FileManager.default.contentsOfDirectory(atPath: scratch.path("t"))
+        #expect(names.filter { !POSIXPath($0).isStoreMarker } == ["a"], "\(names)")
+    }
+
+    @Test("only what a server does not permit is a refusal, which concerns one file")
+    func refusals() async throws {
+        let refused = FileStoreError(.notPermitted, .load, key: "a")
+        let failure = await #expect(throws: RefusedFile.self) {
+            try await RefusedFile.converting { () async throws -> Int in throw refused }
+        }
+        #expect(failure?.description == "\(refused)")
+        let lost = await #expect(throws: FileStoreError.self) {
+            try await RefusedFile.converting { () async throws -> Int in
+                throw FileStoreError(.unavailable(.server), .load, key: "a")
+            }
+        }
+        #expect(lost?.code == .unavailable(.server))
+        #expect(try await RefusedFile.converting { 1 } == 1)
+    }
+
+    @Test("a file store lists its files in order, and then once each item that is none, with the reason")
+    func listing() async throws {
+        let files = DiskFileStore(root: scratch.url.appendingPathComponent("fs"))
+        for number in 0..<30 { try await files.save(Data("x".utf8), to: "k\(10 + number * 7 % 30)") }
+        try await files.save(Data("x".utf8), to: "d/a")
+        try scratch.plant("fs/back\\slash")
+        try link("fs/link", to: "k10")
+        try FileKVStore(at: scratch.url.appendingPathComponent("fs/d/settings")).close()
+        let settings = "d/settings: the root of another store: key-value store"
+        let slash = "back\\slash: \(try #require(POSIXPath("back\\slash").keyRefusal))"
+        let keys = ["d/a"] + (10..<40).map { "k\($0)" } + ["link"]
+        for (directory, keys, items) in [("", keys, [slash, settings]), ("d", ["d/a"], [settings])] {
+            var (listed, others): ([String], [String]) = ([], [])
+            try await files.forEachFile(in: directory) {
+                listed.append($0.key)
+            } unlisted: {
+                others.append("\($0.shown): \($1)")
+            }
+            #expect(listed == keys)
+            #expect(others == items)
+        }
+    }
+}
+
+@Suite("The destination of a copy of files")
+struct FileTargetTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    private func target(_ text: String = "tree:t") throws -> FileTarget { try FileTarget(scratch.home(text)) }
+
+    @Test("an error names up to 20 files and backups that a file store would take, and otherwise counts them")
+    func unmarkedStores() async throws {
+        try await scratch.makeStores(in: "all")
+        func message(_ name: String) throws -> String {
+            let failure = try #require(throws: CommandFailure.self) {
+                try FileTarget.requireNoUnmarkedStores(in: POSIXPath(scratch.path(name)), .partial)
+            }
+            #expect(failure.status == .partial)
+            let start =
+                "nothing was changed: a file store in \(scratch.path(name)) would take files of others for its own: "
+            #expect(failure.description.hasPrefix(start))
+            return String(failure.description.dropFirst(start.count))
+        }
+        // What is in a backup is not named, too.
+        try scratch.copy("all/log/log", to: "all/backup/content/log/log")
+        #expect(try message("all") == "backup (a backup), log/log, vault/key, vault/v")
+        #expect(try message("all/backup") == "\(scratch.path("all/backup")) (a backup)")
+        for number in 10..<30 { try scratch.copy("all/log/log", to: "t/\(number)/log") }
+        let names = (10..<30).map { "\($0)/log" }
+        #expect(try message("t") == names.joined(separator: ", "))
+        try scratch.copy("all/log/log", to: "t/30/log")
+        #expect(try message("t") == "10/log and 20 others")
+        for name in ["all/kv", "all/fs", "none"] {
+            try FileTarget.requireNoUnmarkedStores(in: POSIXPath(scratch.path(name)), .partial)
+        }
+    }
+
+    @Test("the outermost backup above a directory is found, but none that an app has in a file store")
+    func backups() async throws {
+        for path in ["t/a/b", "t/a/b/content/c"] { try scratch.plantBackup(path) }
+        let files = DiskFileStore(root: scratch.url.appendingPathComponent("t/fs"))
+        try await files.save(Data(#"{"format":"forge-backup"}"#.utf8), to: "b/manifest")
+        try await files.save(Data("x".utf8), to: "b/content/x")
+        for (directory, backup) in [
+            ("", nil), ("a", nil), ("a/b", "a/b"), ("a/b/content/c/content", "a/b"), ("fs/b/content", nil),
+        ] as [(POSIXPath, POSIXPath?)] {
+            #expect(try target().backup(above: directory) == backup, "\(directory)")
+        }
+        #expect(try target("tree:none").backup(above: "a") == nil)
+        let failure = #expect(throws: FileSystemError.self) { try target("tree:t/a/b/manifest").backup(above: "a") }
+        #expect(failure?.errno == .notDirectory)
+    }
+
+    @Test("a store is locked once, as long as the destination is in use, and where there is none, nothing is")
+    func locks() throws {
+        let url = scratch.url.appendingPathComponent("t/kv")
+        try FileKVStore(at: url).close()
+        do {
+            let destination = try target()
+            for _ in 0..<2 { #expect(try destination.lockStore(in: "kv", of: destination.scope(of: "kv"))) }
+            #expect(throws: KVStoreError.self) { try FileKVStore(at: url) }
+            #expect(try destination.lockStore(in: "", of: destination.scope(of: "")))
+            withExtendedLifetime(destination) {}
+        }
+        let store = try FileKVStore(at: url)
+        #if os(Linux)
+        let before = try scratch.opened()
+        #endif
+        let destination = try target()
+        #expect(try !destination.lockStore(in: "kv", of: destination.scope(of: "kv")))
+        #if os(Linux)
+        #expect(try scratch.opened() == before)
+        #endif
+        withExtendedLifetime((store, destination)) {}
+    }
+
+    @Test("a file store creates its directories itself, and a directory that is missing is not flushed")
+    func directories() throws {
+        try target("file:t").prepare("a/b", like: nil)
+        try target().includeInFlush("a/b")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("t")))
+        try target().prepare("a/b", like: nil)
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t")).sorted() == ["a", "a/b"])
+    }
+
+    @Test("the error of creating a directory is that of each file in it", .enabled(if: getuid() == 0))
+    func refusedDirectory() throws {
+        for file in ["s/d/e/a", "s/d/e/b"] { try scratch.plant(file) }
+        try FileManager.default.createDirectory(atPath: scratch.path("t"), withIntermediateDirectories: true)
+        for name in ["", "s", "s/d", "s/d/e", "t"] { try #require(chmod(scratch.path(name), 0o755) == 0) }
+        for name in ["a", "b"] { try #require(chmod(scratch.path("s/d/e/\(name)"), 0o644) == 0) }
+        let (from, to) = ("tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))")
+        let run = try CommandRun(
+            ["copy", from, to], prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
+        let reason = "(createDirectory \(scratch.path("t/d")): Permission denied (EACCES))"
+        #expect(run.status == 1, "\(run.errors)")
+        let lines = ["a", "b"].map { "fail  \(from)/d/e/\($0) → \(to)/d/e/\($0)  \(reason)\n" }
+        #expect(run.output == lines.joined() + "0 copied (0 B), 0 equal, 2 failed\n")
     }
 }
