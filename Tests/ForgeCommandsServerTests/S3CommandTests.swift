@@ -78,6 +78,23 @@ struct S3CommandTests {
         #expect(try String(contentsOfFile: output, encoding: .utf8) == "from input")
     }
 
+    @Test("files are listed in the order of a store on disk, and a bucket is addressed as the environment says")
+    func order() async throws {
+        let fixture = try await S3Fixture()
+        let keys = ["a/b", "a-b", "a.b", "ab"]
+        for key in keys.reversed() {
+            #expect(try await fixture.forge("file", "set", fixture.url, key, input: "x").status == 0)
+        }
+        let list = try await fixture.forge(
+            "file", "list", fixture.url, "--json", variables: ["FORGE_S3_ADDRESSING": "path"])
+        #expect(list.lines.count == keys.count && list.errors.isEmpty, "\(list)")
+        for (line, key) in zip(list.lines, keys) { #expect(line.contains("\"key\":\"\(key)\""), "\(list.output)") }
+        // No host has the name of the bucket before an address.
+        let other = try await fixture.forge(
+            "file", "list", fixture.url, variables: ["FORGE_S3_ADDRESSING": "host", "FORGE_DEADLINE": "0.5"])
+        #expect(other.status != 0 && other.errorLines.count == 1, "\(other)")
+    }
+
     @Test("a missing bucket is not found, and one that cannot be reached has a status of its own")
     func missing() async throws {
         let fixture = try await S3Fixture()

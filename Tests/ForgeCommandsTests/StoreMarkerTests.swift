@@ -198,6 +198,18 @@ struct StoreMarkerTests {
         #expect(try CommandRun(["check", store]).output.contains("intact (1 key)"))
     }
 
+    @Test("the source itself may be a store that is not known", arguments: [Kind.keyValue, .files])
+    func copiedRoot(kind: Kind) async throws {
+        try await make(kind, in: "s")
+        try change(.later, kind, in: "s")
+        let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--delete"]
+        let run = try CommandRun(words + ["--verify"])
+        #expect(run.status == 0, "\(run.output) \(run.errors)")
+        #expect(try files(below: "t") == files(below: "s"))
+        let again = try CommandRun(words)
+        #expect(again.status == 2 && again.output.contains("not known is kept whole"), "\(again.output)")
+    }
+
     @Test("a store that is not known is copied whole to a new directory, and not into one that exists")
     func copied() async throws {
         for (marker, kind) in [(Marker.later, Kind.keyValue), (.missing, .files)] {
