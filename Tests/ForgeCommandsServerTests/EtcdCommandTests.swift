@@ -1,4 +1,5 @@
 #if Etcd
+import ChildProcesses
 import EtcdServers
 import ForgeEtcd
 import ForgeStorage
@@ -144,6 +145,30 @@ struct EtcdCommandTests {
             default: [String]()
             }
         try await expectLostOutput(verb + [place.url] + extra, [:])
+    }
+
+    @Test("etcds:// takes the certificates of the environment, and is refused without them")
+    func certificates() async throws {
+        let scratch = try Scratch()
+        let (certificate, privateKey) = (scratch.path("certificate.pem"), scratch.path("key.pem"))
+        let arguments = [
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1", "-addext",
+            "subjectAltName=IP:127.0.0.1", "-keyout", privateKey, "-out", certificate,
+        ]
+        _ = try await onThread { try ChildProcess.run("/usr/bin/openssl", arguments) }
+        let options = ["--cert-file", certificate, "--key-file", privateKey, "--trusted-ca-file", certificate]
+        let server = try await EtcdServer.started(options + ["--client-cert-auth"], scheme: "https")
+        let place = EtcdPlace(server)
+        let url = place.url.replacing("etcd://", with: "etcds://")
+        let variables = ["ETCDCTL_CACERT": certificate, "ETCDCTL_CERT": certificate, "ETCDCTL_KEY": privateKey]
+        let set = try await place.forge("kv", "set", url, "a", "1", variables: variables)
+        #expect(set.status == 0, "\(set.errors)")
+        #expect(try await place.forge("kv", "get", url, "a", variables: variables).output == "1\n")
+        for names in [["ETCDCTL_CACERT"], ["ETCDCTL_CERT", "ETCDCTL_KEY"]] {
+            let others = variables.filter { !names.contains($0.key) }.merging(["FORGE_DEADLINE": "0.5"]) { $1 }
+            let run = try await place.forge("kv", "get", url, "a", variables: others)
+            #expect(run.status != 0 && run.output.isEmpty && run.errorLines.count == 1, "\(names): \(run)")
+        }
     }
 
     @Test("the user comes from the environment, and a wrong password is refused and not shown")
