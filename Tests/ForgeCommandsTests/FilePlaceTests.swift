@@ -18,13 +18,13 @@ private struct ShortenedFile: CopiedFile {
 }
 
 extension Scratch {
-    fileprivate func home(_ text: String) throws -> Home {
+    func home(_ text: String) throws -> Home {
         let (scheme, name) = try #require(text.splitAtBytes(":"))
         return try #require(Home(argument: "\(scheme):\(path(name))"))
     }
 
     /// Every file below a directory with its content.
-    fileprivate func contents(_ name: String) throws -> [String: Data] {
+    func contents(_ name: String) throws -> [String: Data] {
         var found: [String: Data] = [:]
         for path in try FileManager.default.subpathsOfDirectory(atPath: self.path(name)) {
             var isDirectory: ObjCBool = false
@@ -37,7 +37,7 @@ extension Scratch {
     }
 
     /// Makes a key-value store, directories of vaults and of a log, neither with a marker, a file store and a backup.
-    fileprivate func makeStores(in name: String) async throws {
+    func makeStores(in name: String) async throws {
         let url = self.url.appendingPathComponent(name)
         let store = try FileKVStore(at: url.appendingPathComponent("kv"))
         try store.set(KVKey<Int>("k"), value: 1)
@@ -54,7 +54,7 @@ extension Scratch {
         try plantBackup("\(name)/backup")
     }
 
-    fileprivate func plantBackup(_ path: String) throws {
+    func plantBackup(_ path: String) throws {
         try plant("\(path)/manifest", #"{"format":"forge-backup","version":1}"# + "\n")
         try plant("\(path)/content/x", "saved")
     }
@@ -299,106 +299,5 @@ struct FilePlaceTests {
             #expect(listed == keys)
             #expect(others == items)
         }
-    }
-}
-
-@Suite("The destination of a copy of files")
-struct FileTargetTests {
-    let scratch: Scratch
-
-    init() throws {
-        scratch = try Scratch()
-    }
-
-    private func target(_ text: String = "tree:t") throws -> FileTarget { try FileTarget(scratch.home(text)) }
-
-    @Test("an error names up to 20 files and backups that a file store would take, and otherwise counts them")
-    func unmarkedStores() async throws {
-        try await scratch.makeStores(in: "all")
-        func message(_ name: String) throws -> String {
-            let failure = try #require(throws: CommandFailure.self) {
-                try FileTarget.requireNoUnmarkedStores(in: POSIXPath(scratch.path(name)), .partial)
-            }
-            #expect(failure.status == .partial)
-            let start =
-                "nothing was changed: a file store in \(scratch.path(name)) would take files of others for its own: "
-            #expect(failure.description.hasPrefix(start))
-            return String(failure.description.dropFirst(start.count))
-        }
-        // What is in a backup is not named, too.
-        try scratch.copy("all/log/log", to: "all/backup/content/log/log")
-        #expect(try message("all") == "backup (a backup), log/log, vault/key, vault/v")
-        #expect(try message("all/backup") == "\(scratch.path("all/backup")) (a backup)")
-        for number in 10..<30 { try scratch.copy("all/log/log", to: "t/\(number)/log") }
-        let names = (10..<30).map { "\($0)/log" }
-        #expect(try message("t") == names.joined(separator: ", "))
-        try scratch.copy("all/log/log", to: "t/30/log")
-        #expect(try message("t") == "10/log and 20 others")
-        for name in ["all/kv", "all/fs", "none"] {
-            try FileTarget.requireNoUnmarkedStores(in: POSIXPath(scratch.path(name)), .partial)
-        }
-    }
-
-    @Test("the outermost backup above a directory is found, but none that an app has in a file store")
-    func backups() async throws {
-        for path in ["t/a/b", "t/a/b/content/c"] { try scratch.plantBackup(path) }
-        let files = DiskFileStore(root: scratch.url.appendingPathComponent("t/fs"))
-        try await files.save(Data(#"{"format":"forge-backup"}"#.utf8), to: "b/manifest")
-        try await files.save(Data("x".utf8), to: "b/content/x")
-        for (directory, backup) in [
-            ("", nil), ("a", nil), ("a/b", "a/b"), ("a/b/content/c/content", "a/b"), ("fs/b/content", nil),
-        ] as [(POSIXPath, POSIXPath?)] {
-            #expect(try target().backup(above: directory) == backup, "\(directory)")
-        }
-        #expect(try target("tree:none").backup(above: "a") == nil)
-        let failure = #expect(throws: FileSystemError.self) { try target("tree:t/a/b/manifest").backup(above: "a") }
-        #expect(failure?.errno == .notDirectory)
-    }
-
-    @Test("a store is locked once, as long as the destination is in use, and where there is none, nothing is")
-    func locks() throws {
-        let url = scratch.url.appendingPathComponent("t/kv")
-        try FileKVStore(at: url).close()
-        do {
-            let destination = try target()
-            for _ in 0..<2 { #expect(try destination.lockStore(in: "kv", of: destination.scope(of: "kv"))) }
-            #expect(throws: KVStoreError.self) { try FileKVStore(at: url) }
-            #expect(try destination.lockStore(in: "", of: destination.scope(of: "")))
-            withExtendedLifetime(destination) {}
-        }
-        let store = try FileKVStore(at: url)
-        #if os(Linux)
-        let before = try scratch.opened()
-        #endif
-        let destination = try target()
-        #expect(try !destination.lockStore(in: "kv", of: destination.scope(of: "kv")))
-        #if os(Linux)
-        #expect(try scratch.opened() == before)
-        #endif
-        withExtendedLifetime((store, destination)) {}
-    }
-
-    @Test("a file store creates its directories itself, and a directory that is missing is not flushed")
-    func directories() throws {
-        try target("file:t").prepare("a/b", like: nil)
-        try target().includeInFlush("a/b")
-        #expect(!FileManager.default.fileExists(atPath: scratch.path("t")))
-        try target().prepare("a/b", like: nil)
-        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t")).sorted() == ["a", "a/b"])
-    }
-
-    @Test("the error of creating a directory is that of each file in it", .enabled(if: getuid() == 0))
-    func refusedDirectory() throws {
-        for file in ["s/d/e/a", "s/d/e/b"] { try scratch.plant(file) }
-        try FileManager.default.createDirectory(atPath: scratch.path("t"), withIntermediateDirectories: true)
-        for name in ["", "s", "s/d", "s/d/e", "t"] { try #require(chmod(scratch.path(name), 0o755) == 0) }
-        for name in ["a", "b"] { try #require(chmod(scratch.path("s/d/e/\(name)"), 0o644) == 0) }
-        let (from, to) = ("tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))")
-        let run = try CommandRun(
-            ["copy", from, to], prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
-        let reason = "(createDirectory \(scratch.path("t/d")): Permission denied (EACCES))"
-        #expect(run.status == 1, "\(run.errors)")
-        let lines = ["a", "b"].map { "fail  \(from)/d/e/\($0) → \(to)/d/e/\($0)  \(reason)\n" }
-        #expect(run.output == lines.joined() + "0 copied (0 B), 0 equal, 2 failed\n")
     }
 }

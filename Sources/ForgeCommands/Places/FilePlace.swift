@@ -136,7 +136,7 @@ struct LocalFilePlace: FilePlace {
                 try SourceFile(name, in: directory, path: target.root.appending(path), on: fileSystem))
             return file.file.status.type == .regular ? file : nil
         } catch {
-            guard error.error.errno.isDisappearance || FileTarget.isTaken(error.error) else { throw error }
+            guard error.error.errno.isDisappearance else { throw error }
             return nil
         }
     }

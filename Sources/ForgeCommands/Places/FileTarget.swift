@@ -74,7 +74,7 @@ struct FileTarget: Sendable {
             let owner = try StoreScope(at: root.appendingIfAny(store), on: fileSystem).owner
             return try StoreScope(at: source.path.appendingIfAny(store), on: fileSystem).owner.includes(owner)
         } catch {
-            guard error.errno.isDisappearance || Self.isTaken(error) else { throw error }
+            guard error.errno.isDisappearance else { throw error }
             return false
         }
     }
