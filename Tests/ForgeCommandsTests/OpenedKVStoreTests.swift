@@ -168,33 +168,6 @@ struct OpenedKVStoreTests {
         withExtendedLifetime(store) {}
     }
 
-    @Test("of the damage of a store, three places are named and the others counted", arguments: [3, 4, 6])
-    func damage(count: Int) throws {
-        let scratch = try Scratch()
-        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
-        for number in 10..<25 { try store.set(KVKey<Int>("key.\(number)"), value: 1) }
-        try store.close()
-        let log = scratch.url.appendingPathComponent("kv/log")
-        var content = try Data(contentsOf: log)
-        for number in 0..<count {
-            let name = try #require(content.range(of: Data("key.\(11 + 2 * number)".utf8)))
-            content[name.lowerBound] ^= 1
-        }
-        try content.write(to: log)
-        let run = try CommandRun(["kv", "list", scratch.path("kv")])
-        #expect(run.status == 1 && run.output.split(separator: "\n").count == 2 + 15 - count, "\(run.output)")
-        #expect(run.errors.components(separatedBy: "records at byte").count == 4, "\(run.errors)")
-        let end = count > 3 ? "/kv/log; and \(count - 3) more\n" : "/kv/log\n"
-        #expect(run.errorLines.count == 1 && run.errors.hasSuffix(end), "\(run.errors)")
-    }
-
-    @Test("a store at a path that cannot be looked at is not a missing one")
-    func impossiblePath() throws {
-        let scratch = try Scratch()
-        let run = try CommandRun(["kv", "rm", scratch.path(String(repeating: "n", count: 300)), "a"])
-        #expect(run.status == 1 && run.errors.contains("ENAMETOOLONG"), "\(run.errors)")
-    }
-
     @Test("a local store throws its own errors, also over the asynchronous protocol")
     func localErrors() async throws {
         let scratch = try Scratch()

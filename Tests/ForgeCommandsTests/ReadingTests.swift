@@ -254,6 +254,63 @@ struct KVListTests {
         }
     }
 
+    /// Lists a store of the keys from `key.10` to `key.24`, whose log is changed before.
+    private func list(changing change: (inout Data) throws -> Void) throws -> CommandRun {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        for number in 10..<25 {
+            try store.set(KVKey<Int>("key.\(number)"), value: 1)
+            try store.synchronize()
+        }
+        try store.close()
+        let log = scratch.url.appendingPathComponent("kv/log")
+        var content = try Data(contentsOf: log)
+        try change(&content)
+        try content.write(to: log)
+        let run = try CommandRun(["kv", "list", scratch.path("kv")])
+        #expect(run.status == 1 && run.errorLines.count == 1, "\(run.errors)")
+        return run
+    }
+
+    private func place(of number: Int, in log: Data) throws -> Int {
+        let name = log.range(of: Data("key.\(number)".utf8))
+        return try #require(name).lowerBound
+    }
+
+    @Test("of the damage of a store, three places are named and the others counted", arguments: [3, 4, 6])
+    func damage(count: Int) throws {
+        let run = try list { log in
+            for number in 0..<count {
+                let place = try place(of: 11 + 2 * number, in: log)
+                log[place] ^= 1
+            }
+        }
+        #expect(run.output.split(separator: "\n").count == 2 + 15 - count, "\(run.output)")
+        #expect(run.errors.components(separatedBy: "records at byte").count == 4, "\(run.errors)")
+        let end = count > 3 ? "/kv/log; and \(count - 3) more\n" : "/kv/log\n"
+        #expect(run.errors.hasSuffix(end), "\(run.errors)")
+    }
+
+    @Test("records that are missing in a store are damage, too")
+    func missingRecords() throws {
+        var start = 0
+        let run = try list { log in
+            // The first name of a record is behind 24 bytes.
+            let range = try place(of: 12, in: log) - 24..<place(of: 14, in: log) - 24
+            start = range.lowerBound
+            log.removeSubrange(range)
+            log += Data(count: range.count)
+        }
+        #expect(run.output.split(separator: "\n").count == 2 + 13, "\(run.output)")
+        let end = "/kv is damaged: records are missing at byte \(start) of the log\n"
+        #expect(run.errors.hasSuffix(end), "\(run.errors)")
+    }
+
+    @Test("a store at a path that cannot be looked at is not a missing one")
+    func impossiblePath() throws {
+        let run = try CommandRun(["kv", "rm", scratch.path(String(repeating: "n", count: 300)), "a"])
+        #expect(run.status == 1 && run.errors.contains("ENAMETOOLONG"), "\(run.errors)")
+    }
+
     @Test("a change of a damaged store is made, and the damage is one line and sets the exit status, once")
     func changeOfDamagedStore() throws {
         try fillAndDamage()
