@@ -192,6 +192,8 @@ struct StoreMarkerTests {
         try Data("other".utf8).write(to: URL(filePath: other))
         if !isOnlyLog { #expect(try CommandRun(["kv", "rm", store, "b"]).status == 1) }
         try FileManager.default.removeItem(atPath: other)
+        // A marker that was not complete is no file of others.
+        try Data("FORGE".utf8).write(to: URL(filePath: "\(store)/#tmp-store-key-value"))
         #expect(try CommandRun(["kv", "rm", store, "b"]).status == 0)
         #expect(try CommandRun(["kv", "set", store, "a", "2"]).status == 0)
         #expect(try CommandRun(["kv", "get", store, "a"]).output == "2\n")
