@@ -137,6 +137,12 @@ struct S3CommandTests {
         #expect(!wrong.errors.contains("wrong-secret"))
         let none = try await fixture.forge("file", "list", fixture.url, variables: ["AWS_SECRET_ACCESS_KEY": ""])
         #expect(none.status == 1 && none.errors.contains("only one of AWS_ACCESS_KEY_ID"), "\(none.errors)")
+        let variables = [
+            "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "TRUE",
+            "FORGE_DEADLINE": "0.5",
+        ]
+        let local = try await fixture.forge("file", "list", fixture.url, variables: variables)
+        #expect(local.status == 1 && local.errors.contains("(no credentials, "), "\(local.errors)")
         let invalid = try await fixture.forge("file", "list", fixture.url, variables: ["AWS_ENDPOINT_URL": "nonsense"])
         #expect(invalid.status == 1 && invalid.errorLines.count == 1, "\(invalid.errors)")
     }
