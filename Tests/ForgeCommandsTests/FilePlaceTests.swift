@@ -231,19 +231,23 @@ struct FilePlaceTests {
     @Test("writes no file of a store or backup in an ordinary directory, and says what is there")
     func presentStores() async throws {
         try await scratch.makeStores(in: "t")
-        let before = try scratch.contents("t")
+        func paths() throws -> Set<String> {
+            Set(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t")))
+        }
+        let before = (try paths(), try scratch.contents("t"))
         let place = try LocalFilePlace(home("tree:t"))
         for (key, text) in [
             ("kv/log", "key-value store"), ("log/log", "key-value store"), ("log/#reserve", "key-value store"),
             ("vault/v", "vaults"), ("vault/key", "vaults"), ("fs/d/a", "file store"), ("fs/d/new", "file store"),
-            ("fs/new", "file store"), ("backup/new", "backup"), ("backup/content/x", "backup"),
+            ("fs/new", "file store"), ("fs/new/deep/x", "file store"), ("backup/new", "backup"),
+            ("backup/content/x", "backup"), ("backup/content/new/x", "backup"),
         ] {
             let failure = await #expect(throws: PresentStore.self, "\(key)") {
                 try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: true)
             }
             #expect(failure?.description == "the destination has a store there: \(text)")
         }
-        #expect(try scratch.contents("t") == before)
+        #expect(try paths() == before.0 && scratch.contents("t") == before.1)
         for key in ["kv/note", "log/note", "vault/note"] {
             try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: false)
         }

@@ -336,6 +336,29 @@ struct FileTargetTests {
         #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t")).sorted() == ["a", "a/b"])
     }
 
+    @Test("no directory is created in a file store, an unknown store or a backup that the source does not have")
+    func newDirectories() async throws {
+        try await scratch.makeStores(in: "t")
+        try scratch.plant("t/unknown/#lock")
+        let inStores = ["backup/content/new/x", "fs/new/deep/x", "unknown/new/x"]
+        for path in inStores + ["kv/new/x", "vault/new/x"] { try scratch.plant("s/\(path)") }
+        let before = try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t"))
+        func failed(_ options: String...) throws -> [String] {
+            let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--json"]
+            let run = try CommandRun(words + options)
+            #expect(run.status == 2, "\(run.output) \(run.errors)")
+            return try run.rows().filter { $0["action"] as? String == "fail" }.compactMap { $0["key"] as? String }
+        }
+        #expect(try failed("--dry-run").sorted() == inStores)
+        #expect(try failed().sorted() == inStores)
+        let added = Set(try FileManager.default.subpathsOfDirectory(atPath: scratch.path("t"))).subtracting(before)
+        #expect(added == ["kv/new", "kv/new/x", "vault/new", "vault/new/x"])
+        for name in ["fs/#store-files", "backup/manifest"] { try scratch.copy("t/\(name)", to: "s/\(name)") }
+        #expect(try failed("--dry-run") == ["unknown/new/x"])
+        #expect(try failed() == ["unknown/new/x"])
+        for path in inStores.dropLast() { #expect(FileManager.default.fileExists(atPath: scratch.path("t/\(path)"))) }
+    }
+
     @Test("the error of creating a directory is that of each file in it", .enabled(if: getuid() == 0))
     func refusedDirectory() throws {
         for file in ["s/d/e/a", "s/d/e/b"] { try scratch.plant(file) }

@@ -152,6 +152,7 @@ struct LocalFilePlace: FilePlace {
         if let store = target.store {
             try await save(file, in: store, as: key)
         } else {
+            if let obstacle = try target.obstacle(toCreating: parent, like: nil) { throw obstacle }
             try target.prepare(parent, like: nil)
             let directory = try target.openDirectory(parent)
             defer { fileSystem.discard(directory) }

@@ -202,13 +202,40 @@ struct FileTarget: Sendable {
         try flush.finish()
     }
 
+    /// What keeps a directory of an ordinary tree from being created: the file store, unknown store or backup around it,
+    /// in words, unless the source has that too. Nil if the directory exists, or may be created.
+    func obstacle(
+        toCreating directory: POSIXPath, like source: ConfinedDirectory?
+    ) throws(FileSystemError) -> PresentStore? {
+        var nearest = directory
+        while true {
+            do throws(FileSystemError) {
+                fileSystem.discard(try openDirectory(nearest))
+                break
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                guard !nearest.isEmpty else { return nil }
+                nearest = nearest.splitLast().parent
+            }
+        }
+        guard nearest != directory else { return nil }
+        if let backup = try backup(above: nearest) {
+            if let source, BackupManifest.isBackup(backup, in: source) { return nil }
+            return PresentStore(text: "backup")
+        }
+        let scope = try scope(of: nearest)
+        guard scope.store.hasNestedKeys || scope.isUnknown else { return nil }
+        if let source, let root = try storeRoot(above: nearest), try isMirrored(root, in: source) { return nil }
+        return PresentStore(text: scope.store.text ?? "")
+    }
+
     /// Creates a directory of an ordinary tree, and its ancestors, with the permissions of the same directories in
-    /// `source` if that is given. Has no effect for a file store.
+    /// `source` if that is given. Has no effect for a file store, and where a store or backup is an obstacle.
     func prepare(_ directory: POSIXPath, like source: ConfinedDirectory?) throws(FileSystemError) {
         guard store == nil else { return }
         do throws(FileSystemError) {
             return fileSystem.discard(try openDirectory(directory))
         } catch  where error.errno == .noSuchFileOrDirectory {}
+        guard try obstacle(toCreating: directory, like: source) == nil else { return }
         var permissions = FilePermissions.ownerReadWriteExecute
         var isUnknownStore = false
         do throws(FileSystemError) {

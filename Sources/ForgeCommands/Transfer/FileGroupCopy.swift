@@ -136,17 +136,17 @@ struct FileGroupCopy {
     /// The reason why a file is not written to an ordinary directory: its name belongs to a store in the destination
     /// that the source does not have there, or that another process has open. Nil if it is written.
     private mutating func refusal(of name: POSIXPath, from source: Descriptor) throws -> String? {
-        guard target.store == nil, case .success(let directory) = targetDirectory else { return nil }
-        let store = try targetStore ?? openTargetStore(directory, from: source)
+        guard target.store == nil else { return nil }
+        let store = try targetStore ?? openTargetStore(from: source)
         targetStore = store
         if store.isInUse { return "the store there is in use by another process" }
         if store.isMirrored { return nil }
         if let refusal = store.refusal { return refusal }
         let scope = store.scope
         // Every file below the root of a store with nested keys is one of the store.
-        guard try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem) else {
-            return nil
-        }
+        guard case .success(let directory) = targetDirectory,
+            try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem)
+        else { return nil }
         guard scope.store == .none else { return "\(PresentStore(text: scope.store.text ?? ""))" }
         let kind = try fileSystem.kindByContent(of: name, at: directory)
         let isSame =
@@ -155,7 +155,11 @@ struct FileGroupCopy {
         return isSame ? nil : "\(PresentStore(text: (kind ?? .keyValue).text))"
     }
 
-    private func openTargetStore(_ directory: Descriptor, from source: Descriptor) throws -> TargetStore {
+    private func openTargetStore(from source: Descriptor) throws -> TargetStore {
+        guard case .success(let directory) = targetDirectory else {
+            let obstacle = try target.obstacle(toCreating: group.directory, like: self.source)
+            return TargetStore(scope: .outside, refusal: obstacle.map { "\($0)" })
+        }
         if let backup = try target.backup(above: group.directory) {
             // No process has a store in a backup open: its files are like any others.
             let isMirrored = BackupManifest.isBackup(backup, in: self.source)
