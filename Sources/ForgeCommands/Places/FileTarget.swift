@@ -11,7 +11,10 @@ struct FileTarget: Sendable {
     private let fileSystem = SystemFileSystem()
     private let flush = BulkFlush()
     private let locks = TargetStoreLocks()
-    private let newStores = NewStores()
+    /// The directories that this copy has created for stores of the source whose kind is not known.
+    private let newStores = SharedPaths()
+    /// The directories in which others may be created, so that each is looked at once.
+    private let freeDirectories = SharedPaths()
 
     init(_ home: Home) throws {
         root = try POSIXPath(home.url)
@@ -217,14 +220,22 @@ struct FileTarget: Sendable {
                 nearest = nearest.splitLast().parent
             }
         }
-        guard nearest != directory else { return nil }
-        if let backup = try backup(above: nearest) {
+        guard nearest != directory, !freeDirectories.contains(nearest) else { return nil }
+        let obstacle = try obstacle(in: nearest, like: source)
+        if obstacle == nil { freeDirectories.insert(nearest) }
+        return obstacle
+    }
+
+    private func obstacle(
+        in directory: POSIXPath, like source: ConfinedDirectory?
+    ) throws(FileSystemError) -> PresentStore? {
+        if let backup = try backup(above: directory) {
             if let source, BackupManifest.isBackup(backup, in: source) { return nil }
             return PresentStore(text: "backup")
         }
-        let scope = try scope(of: nearest)
+        let scope = try scope(of: directory)
         guard scope.store.hasNestedKeys || scope.isUnknown else { return nil }
-        if let source, let root = try storeRoot(above: nearest), try isMirrored(root, in: source) { return nil }
+        if let source, let root = try storeRoot(above: directory), try isMirrored(root, in: source) { return nil }
         return PresentStore(text: scope.store.text ?? "")
     }
 
@@ -314,8 +325,8 @@ struct FileTarget: Sendable {
     }
 }
 
-/// The directories that this copy has created in the destination, for stores of the source whose kind is not known.
-private final class NewStores: Sendable {
+/// Paths that the tasks of a copy share.
+private final class SharedPaths: Sendable {
     private let paths = Mutex<Set<POSIXPath>>([])
 
     func insert(_ path: POSIXPath) { paths.withLock { _ = $0.insert(path) } }
