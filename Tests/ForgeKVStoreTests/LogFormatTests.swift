@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import SystemPackage
 import Testing
@@ -98,6 +99,102 @@ import Testing
             let record = [UInt8](repeating: 0, count: LogRecord.frameSize) + payload
             #expect(LogRecord.forEachChange(in: record.span) == nil)
         }
+    }
+}
+
+@Suite("The header of a log") struct LogHeaderTests {
+    private let header = LogHeader(fileID: LogFileID(UInt8(1)...16), generation: 5)
+
+    /// The header with changed bytes, and the checksum of these bytes if that is wanted.
+    private func changed(_ offsets: [Int], isChecked: Bool) -> [UInt8] {
+        var bytes = header.encoded()
+        for offset in offsets { bytes[offset] ^= 0x40 }
+        guard isChecked else { return bytes }
+        var checksum = CRC32C()
+        checksum.update(bytes.span, 0..<60)
+        bytes.replace(at: 60, integer: checksum.value)
+        return bytes
+    }
+
+    @Test("is valid as a whole; a damaged one tells the identifiers that the log may have")
+    func reading() {
+        let bytes = header.encoded()
+        #expect(LogHeader.read(bytes) == .valid(header))
+        #expect(LogHeader.read(bytes + [1]) == .valid(header))
+        #expect(LogHeader.read(Array(bytes.dropLast())) == .damaged(candidates: []))
+        for offset in [0, 7, 8, 12, 32, 60, 63] {
+            #expect(LogHeader.read(changed([offset], isChecked: false)) == .damaged(candidates: [header.fileID]))
+        }
+        let other = LogFileID([0x41] + Array(UInt8(2)...16))
+        #expect(LogHeader.read(changed([16], isChecked: false)) == .damaged(candidates: [other, header.fileID]))
+        #expect(LogHeader.read(changed([40], isChecked: false)) == .damaged(candidates: [header.fileID, other]))
+        #expect(LogHeader.read(changed([0], isChecked: true)) == .damaged(candidates: [header.fileID]))
+        #expect(LogHeader.read(changed([8], isChecked: true)) == .unknownVersion(0x41))
+        #expect(LogHeader.read(changed([16], isChecked: true)) == .unknownVersion(1))
+    }
+
+    @Test("is that of an interrupted creation if it is the beginning of one, or zeros, and nothing follows")
+    func interrupted() {
+        let (bytes, zeros) = (header.encoded(), [UInt8](repeating: 0, count: 64))
+        for count in [0, 1, 7, 8, 9, 63, 64] {
+            #expect(LogHeader.isInterruptedCreation(Array(bytes.prefix(count)), fileSize: Int64(count)), "\(count)")
+            #expect(LogHeader.isInterruptedCreation(Array(zeros.prefix(count)), fileSize: Int64(count)), "\(count)")
+        }
+        for bytes in [bytes, zeros] { #expect(!LogHeader.isInterruptedCreation(bytes, fileSize: 65)) }
+        for bytes in [[0x47], [0x46, 0x4f, 0], Array(bytes.dropFirst()), zeros.dropLast() + [1]] as [[UInt8]] {
+            #expect(!LogHeader.isInterruptedCreation(bytes, fileSize: Int64(bytes.count)))
+        }
+    }
+}
+
+@Suite("The sequence numbers of a log") struct SequenceNumberTests {
+    private let memory = InMemoryFileSystem()
+    private let flushes = CallCounter()
+
+    private func makeLog(sequence: UInt64, flushedSequence: UInt64) throws -> AppendLog {
+        let fileSystem = InterceptedFileSystem(memory) { [flushes] (call) throws(FileSystemError) in
+            if call.operation == .synchronize { try flushes.countOrFail(.synchronize, nil, .ioError) }
+        }
+        let file = try memory.open("/log", .readWrite, options: [.create])
+        let header = LogHeader(fileID: LogFileID(UInt8(1)...16), generation: 1)
+        return AppendLog(
+            LogFile(file, header: header, on: fileSystem), end: Int64(LogHeader.size), sequence: sequence,
+            flushedSequence: flushedSequence, endsFlushed: false, space: LogSpace(LogSpace.Options(isMapped: false)))
+    }
+
+    @Test("the log is flushed before a record that could not state the number of unflushed ones")
+    func unflushed() throws {
+        let most = UInt64(UInt32.max)
+        var log = try makeLog(sequence: most - 2, flushedSequence: 0)
+        let first = try log.append(.removeAll)
+        let (flushedBefore, countBefore) = (log.flushedSequence, flushes.count)
+        #expect(first == most - 1 && flushedBefore == 0 && countBefore == 0)
+        let second = try log.append(.removeAll)
+        let (flushedAfter, countAfter) = (log.flushedSequence, flushes.count)
+        #expect(second == most && flushedAfter == most - 1 && countAfter == 1)
+        let content = try memory.readFile("/log")
+        #expect(content.count == 64 + 2 * 24)
+        let frames = [64, 88].map { offset in
+            let frame = Array(content[offset...])
+            return LogRecord.frame(frame.span)
+        }
+        #expect(frames.map(\.sequence) == [most - 1, most])
+        #expect(frames.map(\.unflushedCount) == [UInt32.max - 2, 0])
+        #expect(frames.map(\.flushedSequence) == [0, most - 1])
+    }
+
+    @Test("none follows the largest")
+    func largest() throws {
+        let largest = LogRecord.maximumSequence - 1
+        var log = try makeLog(sequence: largest - 1, flushedSequence: largest - 1)
+        let last = try log.append(.removeAll)
+        #expect(last == largest)
+        var failure: FileSystemError?
+        do throws(FileSystemError) { _ = try log.append(.removeAll) } catch { failure = error }
+        #expect(failure?.errno == .overflow)
+        let sequence = log.sequence
+        #expect(sequence == largest)
+        #expect(try memory.status("/log").sizeInBytes == 64 + 24)
     }
 }
 

@@ -224,3 +224,39 @@ import Testing
         #expect(index.count == 3)
     }
 }
+
+@Suite("The pause before bytes that could not be read are read again") struct ReadingPauseTests {
+    private let status: FileStatus
+
+    init() throws { status = try InMemoryFileSystem().status("/") }
+
+    private func evidence(_ beginning: UInt8) -> ReadingPause.Evidence { .init(status, beginning: [beginning]) }
+
+    /// The pauses after so many failures in succession, in calls.
+    private func pauses(_ count: Int, sizeInBytes: Int64, isChanged: Bool) -> [Int] {
+        var last: ReadingPause?
+        return (0..<count).map { _ in
+            var pause = ReadingPause(evidence(0), sizeInBytes: sizeInBytes, after: last)
+            last = pause
+            var calls = 1
+            while !pause.isOver(evidence(isChanged ? 1 : 0)) { calls += 1 }
+            return calls
+        }
+    }
+
+    @Test("doubles with each failure up to a limit, as long as the bytes are the same")
+    func unchanged() {
+        let doubled = [1, 2, 4, 8, 16, 32, 64]
+        #expect(
+            pauses(100, sizeInBytes: 1 << 40, isChanged: false) == doubled + Array(repeating: 64, count: 93))
+    }
+
+    @Test("is short after a change, and longer the more bytes are read")
+    func changed() {
+        let step = ReadingPause.bytesPerCall
+        #expect(pauses(9, sizeInBytes: step - 1, isChanged: true) == Array(repeating: 1, count: 9))
+        #expect(pauses(9, sizeInBytes: step, isChanged: true) == [1] + Array(repeating: 2, count: 8))
+        #expect(pauses(9, sizeInBytes: 4 * step - 1, isChanged: true) == [1, 2, 4, 4, 4, 4, 4, 4, 4])
+        #expect(pauses(9, sizeInBytes: .max, isChanged: true) == [1, 2, 4, 8, 16, 32, 64, 64, 64])
+    }
+}

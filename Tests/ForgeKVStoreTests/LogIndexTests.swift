@@ -141,15 +141,113 @@ import Testing
         }.sorted()
     }
 
-    @Test("throws for a missing store and for a log of a later version")
+    @Test("throws for a missing store, a damaged log and a log of a later version")
     func failures() throws {
         var index = try index()
         #expect { try index.refresh() } throws: { ($0 as? KVStoreError)?.code == .noStore }
         try open().close()
-        let file = try memory.open("/store/log", .readWrite)
-        try memory.writeBytes([UInt8](repeating: 7, count: 64), to: file, at: 0)
-        try memory.close(file)
+        var header = Array(try memory.readFile("/store/log").prefix(LogHeader.size))
+        try write([UInt8](repeating: 7, count: 64), at: 0)
         #expect { try index.refresh() } throws: { ($0 as? KVStoreError)?.code == .damaged }
+        header.replace(at: 8, integer: UInt32(2))
+        var checksum = CRC32C()
+        checksum.update(header.span, 0..<60)
+        header.replace(at: 60, integer: checksum.value)
+        try write(header, at: 0)
+        var other = try self.index()
+        #expect { try other.refresh() } throws: { ($0 as? KVStoreError)?.code == .unknownFormat(version: 2) }
+    }
+
+    private func write(_ bytes: [UInt8], at offset: Int64) throws {
+        let file = try memory.open("/store/log", .readWrite)
+        defer { memory.discard(file) }
+        try memory.writeBytes(bytes, to: file, at: offset)
+    }
+
+    // MARK: The map
+
+    /// Creates a closed log of three records of 31, 35 and 40 bytes, the last for the name of the first, and the marker
+    /// of closing: 194 bytes.
+    private func makeSmallLog() throws {
+        let store = try open()
+        for (name, size) in [("a", 6), ("b", 10), ("a", 15)] {
+            try store.setRawValue([UInt8](repeating: 7, count: size), named: name)
+        }
+        try store.close()
+    }
+
+    /// The used and the current bytes of each section of the map, 1 if it is damaged.
+    private func sections(_ index: KVLogIndex, _ count: Int) throws -> [[Int64]] {
+        try #require(index.map(sectionCount: count)).sections.map {
+            [$0.usedBytes, $0.currentBytes, $0.isDamaged ? 1 : 0]
+        }
+    }
+
+    private func records(_ index: KVLogIndex, from position: Int = 0, limit: Int = 10) -> [String] {
+        index.records(from: position, limit: limit).map { "\($0.offset) \($0.sizeInBytes) \($0.operation)" }
+    }
+
+    @Test("has a map of sections of equal size, and a list of records")
+    func soundMap() throws {
+        var index = try index()
+        #expect(index.map(sectionCount: 3) == nil && index.records(from: 0, limit: 10).isEmpty)
+        try makeSmallLog()
+        _ = try index.refresh()
+        #expect(try sections(index, 3) == [[1, 0, 0], [65, 35, 0], [64, 40, 0]])
+        #expect(try sections(index, 1) == [[130, 75, 0]])
+        let used = try sections(index, 194).map { $0[0] }
+        #expect(used == Array(repeating: 0, count: 64) + Array(repeating: 1, count: 130))
+        let map = try #require(index.map(sectionCount: 3))
+        #expect(map.sectionSize == 65 && map.sizeInBytes == 194 && map.end == 194)
+        #expect(map.recordCount == 4 && map.currentBytes == 75)
+        #expect(map.damage == [] && map.tail == nil && !map.isHeaderDamaged)
+        let all = ["64 31 set", "95 35 set", "130 40 set", "170 24 flushed"]
+        #expect(records(index) == all)
+        #expect(records(index, from: 1, limit: 2) == Array(all[1...2]))
+        #expect(records(index, from: 3, limit: 1) == [all[3]])
+        #expect(records(index, from: 4) == [] && records(index, from: -1) == [])
+    }
+
+    @Test("shows damage, and bytes that are no record, in the sections in which they are")
+    func damagedMap() throws {
+        try makeSmallLog()
+        // The last byte of the second record.
+        try write([8], at: 129)
+        var index = try index()
+        _ = try index.refresh()
+        #expect(try sections(index, 3) == [[1, 0, 0], [65, 0, 1], [64, 40, 0]])
+        #expect(index.map(sectionCount: 3)?.damage == [95..<130])
+        #expect(records(index) == ["64 31 set", "130 40 set", "170 24 flushed"])
+        // Sections of 66 bytes.
+        try write([7], at: 129)
+        try write([1, 2, 3], at: 194)
+        var torn = try self.index()
+        _ = try torn.refresh()
+        #expect(try sections(torn, 3) == [[2, 0, 0], [66, 37, 0], [62, 38, 1]])
+        #expect(torn.map(sectionCount: 3)?.tail == 194..<197)
+        #expect(torn.map(sectionCount: 3)?.sizeInBytes == 197)
+        // The header, of which one copy of the identifier is left.
+        try write([try memory.readFile("/store/log")[16] ^ 1], at: 16)
+        var broken = try self.index()
+        _ = try broken.refresh()
+        #expect(broken.map(sectionCount: 3)?.isHeaderDamaged == true)
+        #expect(broken.count == 2)
+    }
+
+    @Test("reads the beginning of a value up to a limit, and nothing of a value that the log has lost")
+    func beginning() throws {
+        try makeSmallLog()
+        var index = try index()
+        _ = try index.refresh()
+        let entry = try #require(index.entry(named: "a"))
+        #expect(entry.sizeInBytes == 15 && entry.revision == 3)
+        #expect(try index.bytes(of: entry, limit: 2) == [7, 7])
+        #expect(try index.bytes(of: entry, limit: 16) == [UInt8](repeating: 7, count: 15))
+        let file = try memory.open("/store/log", .readWrite)
+        try memory.truncate(.descriptor(file), to: 169)
+        try memory.close(file)
+        #expect(try index.bytes(of: entry, limit: 14) == [UInt8](repeating: 7, count: 14))
+        #expect(try index.bytes(of: entry, limit: 15) == nil)
     }
 }
 
@@ -185,6 +283,23 @@ import Testing
         #expect(names(index.names(containing: "y")) == ["a/y", "a/y/z"])
         #expect(names(index.names(containing: "/1")) == ["é/1"])
         #expect(index.names(containing: "missing").isEmpty)
+    }
+
+    @Test("contain a text that begins at any place of a name, but none that continues in the next name")
+    func searchAtAnyPlace() throws {
+        let memory = InMemoryFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: memory)
+        for name in ["aab", "xa", "b", "ab", "aaxb"] { try store.set(KVKey<Int>(name), value: 1) }
+        var index = KVLogIndex(of: "store", in: try ConfinedDirectory("/", on: memory))
+        _ = try index.refresh()
+        func found(_ prefix: String, _ text: String) -> [String] {
+            index.names(prefix: prefix, containing: text).compactMap { index.entry(numbered: $0)?.name }
+        }
+        #expect(found("", "ab") == ["aab", "ab"])
+        #expect(found("", "axb") == ["aaxb"])
+        #expect(found("a", "b") == ["aab", "aaxb", "ab"])
+        #expect(found("", "a") == ["aab", "aaxb", "ab", "xa"])
+        #expect(found("aa", "ab") == ["aab"])
     }
 
     @Test("begin with the largest value, by size")
