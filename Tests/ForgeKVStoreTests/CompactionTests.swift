@@ -55,6 +55,89 @@ struct CompactionTests {
         #expect(try memory.status(name).sizeInBytes == 0)
     }
 
+    @Test("copies records of any size, wherever the pieces end in which they are read", arguments: [0, 1, 19, 20, 25])
+    func pieces(_ rest: Int) throws {
+        let memory = InMemoryFileSystem()
+        let old = LogHeader(fileID: LogFileID(random: { 1 }), generation: 1)
+        let new = LogHeader(fileID: LogFileID(random: { 2 }), generation: 2)
+        // The first piece, a mebibyte, ends after so many bytes of the second record; the third one is longer than that.
+        let sizes = [(1 << 20) - rest - LogRecord.size(nameCount: 1, valueSize: 0), 2, 5 << 18, 3]
+        func content(_ header: LogHeader) -> [UInt8] {
+            var bytes = header.encoded()
+            for (index, size) in sizes.enumerated() {
+                LogRecord.append(
+                    .set(KeyName("\(index)"), [UInt8](repeating: UInt8(index + 1), count: size)),
+                    sequence: UInt64(index + 1), unflushedCount: UInt32(index), checksum: header.fileID.checksum,
+                    to: &bytes)
+            }
+            return bytes
+        }
+        let bytes = content(old)
+        let source = try memory.open("/old", .readWrite, options: [.create])
+        try memory.writeBytes(bytes, to: source, at: 0)
+        let file = LogFile(source, header: old, on: memory)
+        let directory = try memory.open("/", .readOnly, options: [.directory])
+        var replacement = try LogReplacement(new, at: directory, on: memory)
+        try replacement.append(Int64(LogHeader.size)..<Int64(bytes.count), of: file)
+        let size = replacement.size
+        let log = try replacement.moveIntoPlace(LogSpace.Options(isMapped: false))
+        let (end, sequence, flushed, endsFlushed) = (log.end, log.sequence, log.flushedSequence, log.endsFlushed)
+        #expect(size == Int64(bytes.count) && end == size)
+        #expect(sequence == 4 && flushed == 0 && !endsFlushed)
+        #expect(Data(try memory.readFile("/log")) == Data(content(new)))
+
+        // A byte of the last record that the device has lost.
+        try memory.writeBytes([0], to: source, at: Int64(bytes.count - 1))
+        var other = try LogReplacement(new, at: directory, on: memory)
+        var failure: FileSystemError?
+        do throws(FileSystemError) {
+            try other.append(Int64(LogHeader.size)..<Int64(bytes.count), of: file)
+        } catch {
+            failure = error
+        }
+        #expect(failure?.errno == .ioError)
+    }
+
+    /// The number of times that the log of a store was replaced, and 1.
+    private func generation(_ fixture: LogFixture) throws -> UInt64? {
+        guard case .valid(let header) = LogHeader.read(try fixture.bytes()) else { return nil }
+        return header.generation
+    }
+
+    /// Stores two values under one name whose records have these sizes.
+    private func overwrite(_ first: Int, by second: Int, in store: FileKVStore) throws {
+        for size in [first, second] {
+            let count = size - LogRecord.size(nameCount: 1, valueSize: 0)
+            try store.setRawValue([UInt8](repeating: 7, count: count), named: "a")
+        }
+    }
+
+    @Test(
+        "is done at closing if more than half of the log is superseded, and more than 4,096 bytes",
+        arguments: [(4096, 100, 1), (4097, 100, 2), (5000, 5000, 1), (5001, 5000, 2)] as [(Int, Int, UInt64)])
+    func atClosing(_ superseded: Int, _ live: Int, _ expected: UInt64) throws {
+        let fixture = LogFixture()
+        let store = try fixture.open()
+        try overwrite(superseded, by: live, in: store)
+        #expect(try generation(fixture) == 1)
+        try store.close()
+        #expect(try generation(fixture) == expected)
+        #expect(try fixture.bytes().count == 64 + live + 24 + (expected == 1 ? superseded : 0))
+    }
+
+    @Test(
+        "is done by the write with which the superseded bytes exceed the current ones by more than the floor",
+        arguments: [(3000, 1), (3001, 2)] as [(Int, UInt64)])
+    func byWrite(_ superseded: Int, _ expected: UInt64) throws {
+        let fixture = LogFixture()
+        let store = try FileKVStore(
+            at: fixture.path, fileSystem: fixture.fileSystem,
+            options: recorder.options(compactionFloorInBytes: 1000))
+        try overwrite(superseded, by: 2000, in: store)
+        #expect(try generation(fixture) == expected)
+        #expect(try store.rawValue(named: "a")?.count == 2000 - 25)
+    }
+
     @Test("keeps values as stored, although they were read as other types")
     func readAsOtherTypes() throws {
         let fixture = LogFixture()

@@ -295,6 +295,106 @@ struct SetAsideConformanceTests {
         #expect(newest.contains { String(decoding: $0, as: UTF8.self).contains("text 149") })
     }
 
+    // MARK: Files
+
+    private let memory = InMemoryFileSystem()
+
+    /// The quarantine of a new directory.
+    private func quarantine(_ path: POSIXPath) throws -> Quarantine {
+        try memory.createDirectory(path)
+        return Quarantine(
+            fileSystem: memory, directory: try memory.open(path, .readOnly, options: [.directory]), path: path)
+    }
+
+    private func put(_ name: String, in quarantine: Quarantine, size: Int64 = 0, _ content: [UInt8] = []) throws {
+        let file = try memory.open(quarantine.path.appending(POSIXPath(name)), .writeOnly, options: [.create])
+        defer { memory.discard(file) }
+        try memory.writeBytes(content, to: file, at: 0)
+        try memory.truncate(.descriptor(file), to: max(size, Int64(content.count)))
+    }
+
+    private func names(_ quarantine: Quarantine) throws -> [String] {
+        try memory.entries(of: quarantine.directory).map { String($0.name) }.sorted()
+    }
+
+    private func value(_ revision: Int) -> String { "quarantine-value-00000000-\(revision)-00000000" }
+
+    @Test("the oldest files with values beyond the limit of their size are removed, but not the newest, nor any other")
+    func size() throws {
+        let quarantine = try quarantine("/q")
+        let limit = Quarantine.valueSizeLimit
+        let others = [
+            "quarantine-records-00000000-64-00000000", "quarantine-value-00000000-1",
+            "quarantine-value-00000000-x-00000000", "value-00000000-1-00000000",
+        ]
+        for name in others { try put(name, in: quarantine, size: 2 * limit) }
+        try memory.createDirectory(quarantine.path.appending(POSIXPath(value(30))))
+        for (revision, size) in [(20, limit - 10), (9, 10), (8, 1), (7, 0)] as [(Int, Int64)] {
+            try put(value(revision), in: quarantine, size: size)
+        }
+        #expect(try quarantine.removeOldValues() == 2)
+        #expect(try names(quarantine) == (others + [value(30), value(20), value(9)]).sorted())
+        #expect(try quarantine.removeOldValues() == 0)
+
+        let large = try self.quarantine("/large")
+        for revision in [1, 2] { try put(value(revision), in: large, size: limit + 1) }
+        #expect(try large.removeOldValues() == 1)
+        #expect(try names(large) == [value(2)])
+    }
+
+    @Test("the oldest files with values beyond the limit of their number are removed")
+    func number() throws {
+        let quarantine = try quarantine("/q")
+        for revision in 1...66 { try put(value(revision), in: quarantine, size: 1) }
+        #expect(try quarantine.removeOldValues() == 2)
+        #expect(try names(quarantine) == (3...66).map(value).sorted())
+    }
+
+    @Test("every file with unreadable data is listed, by its offset and name, with the key of a value")
+    func reports() throws {
+        let quarantine = try quarantine("/q")
+        try put("quarantine-records-1f2e3d4c-4096-0badcafe", in: quarantine, size: 3)
+        try put("quarantine-tail-1f2e3d4c-500-0badcafe", in: quarantine, size: 4)
+        try put("quarantine-header-1f2e3d4c-x-0badcafe", in: quarantine)
+        try put("quarantine-log-abcd", in: quarantine, size: 5)
+        var content: [UInt8] = []
+        LogRecord.appendToBatch(.set, KeyName("é"), [7], &content)
+        try put("quarantine-value-0badcafe-17-1f2e3d4c", in: quarantine, content)
+        try put("quarantine-value-0badcafe-18", in: quarantine, Array(content.dropLast(2)))
+        try put("quarantine-value-0badcafe-19", in: quarantine, Array(content.prefix(7)))
+        try put("quarantine-value-0badcafe-20", in: quarantine, [UInt8](repeating: 0, count: 8))
+        for name in ["quarantine-other-1-2-3", "quarantine-", "records-1-2-3"] { try put(name, in: quarantine) }
+        try memory.createDirectory("/q/quarantine-records-1-2-3")
+        let lines = try quarantine.reports().map { report in
+            let key = report.key.map { "\"\($0)\"" } ?? "-"
+            return "\(report.file.dropFirst(14)) \(report.kind) \(report.offset) \(report.sizeInBytes) \(key)"
+        }
+        #expect(
+            lines == [
+                "header-1f2e3d4c-x-0badcafe header 0 0 -", "log-abcd log 0 5 -",
+                "value-0badcafe-17-1f2e3d4c value 0 11 \"é\"", "value-0badcafe-18 value 0 9 -",
+                "value-0badcafe-19 value 0 7 -", "value-0badcafe-20 value 0 8 \"\"",
+                "tail-1f2e3d4c-500-0badcafe tail 500 4 -", "records-1f2e3d4c-4096-0badcafe records 4096 3 -",
+            ])
+    }
+
+    @Test("the name of a file has all digits of its checksums")
+    func digits() throws {
+        func checksum(_ bytes: [UInt8]) -> UInt32 {
+            var checksum = CRC32C()
+            checksum.update(bytes.span, 0..<bytes.count)
+            return checksum.value
+        }
+        let name = try #require((0..<10_000).map { "\($0)" }.first { checksum(Array($0.utf8)) < 1 << 24 })
+        let report = try quarantine("/q").setAside([7], of: KeyName(name), revision: 17)
+        let parts = report.file.split(separator: "-").map(String.init)
+        #expect(parts.count == 5 && parts[0] == "/q/quarantine" && parts[1] == "value" && parts[3] == "17")
+        #expect(parts[2].count == 8 && UInt32(parts[2], radix: 16) == checksum(Array(name.utf8)))
+        let content = try memory.readFile(POSIXPath(report.file))
+        #expect(parts[4].count == 8 && UInt32(parts[4], radix: 16) == checksum(content))
+        #expect(report.sizeInBytes == Int64(content.count) && report.key == name && report.offset == 0)
+    }
+
     @Test("a value already set aside is found without a listing, and the directory is flushed once")
     func cost() throws {
         let fileSystem = FaultingFileSystem(InMemoryFileSystem())
