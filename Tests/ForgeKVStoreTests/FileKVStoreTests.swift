@@ -106,6 +106,21 @@ import Testing
         #expect(fileSystem.openDescriptors.isEmpty)
     }
 
+    @Test(
+        "its lock contains the process in a line, with spaces behind it, and a block is kept for removals",
+        arguments: [(1, 10), (812, 8), (.max, 1)] as [(Int32, Int)])
+    func internalFiles(_ process: Int32, _ spaceCount: Int) throws {
+        let fixture = LogFixture()
+        var options = IssueRecorder().options()
+        options.processes = ProcessTable(own: ProcessIdentity(id: process), isRunning: { _ in true })
+        let store = try FileKVStore(at: fixture.path, fileSystem: fixture.fileSystem, options: options)
+        let text = "\(process)\n" + String(repeating: " ", count: spaceCount)
+        #expect(try fixture.fileSystem.readFile("/store/#lock") == Array(text.utf8))
+        let block = [UInt8](repeating: 0x23, count: 4096)
+        #expect(try fixture.fileSystem.readFile("/store/#reserve") == block)
+        withExtendedLifetime(store) {}
+    }
+
     @Test("only the store's own leftovers are removed, no other file, whatever its name")
     func leftovers() throws {
         let fixture = LogFixture()
@@ -203,12 +218,34 @@ import Testing
         let recorder = IssueRecorder()
         let store = try fixture.open(recorder)
         try store.set(KVKey<String>("a"), value: "text")
+        // The caller of `read` has the error.
+        #expect(throws: KVStoreError.self) { try store.read(a) }
+        #expect(recorder.issues.isEmpty)
         for _ in 0..<3 { #expect(store.get(a) == nil) }
         #expect(recorder.issues.count == 1)
         #expect(recorder.descriptions[0].contains("undecodable"))
         try store.set(KVKey<String>("a"), value: "other text")
         for _ in 0..<3 { #expect(store.get(a) == nil) }
         #expect(recorder.issues.count == 2)
+    }
+
+    @Test(
+        "an undecodable value that is read through a layer is reported to the handler of the store that has it",
+        arguments: ["defaults", "expiring", "migrating from", "migrating to"])
+    func undecodableBelow(_ layer: String) throws {
+        let recorder = IssueRecorder()
+        let file = try LogFixture().open(recorder)
+        try file.set(KVKey<String>("a"), value: "text")
+        let store: any KVStoring =
+            switch layer {
+            case "defaults": FallbackKVStore(file, defaults: InMemoryKVStore())
+            case "expiring": ExpiringKVStore(file)
+            case "migrating from": MigratingKVStore(from: file, to: InMemoryKVStore())
+            default: MigratingKVStore(from: InMemoryKVStore(), to: file)
+            }
+        for _ in 0..<2 { #expect(store.get(a) == nil) }
+        #expect(recorder.issues.count == 1)
+        #expect(recorder.descriptions[0].contains("undecodable"))
     }
 
     @Test("the issue handler may use the store")

@@ -234,10 +234,10 @@ extension KVEngine {
     }
 }
 
-/// A value that could not be decoded, and whether this is the first report of it.
+/// The error of a value that could not be decoded, and the revision of the value.
 struct UndecodableValue: Error {
     var cause: any Error
-    var isFirstReport: Bool
+    var revision: UInt64
 }
 
 /// Work of an engine in a thread of its own.

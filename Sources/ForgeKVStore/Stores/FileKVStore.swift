@@ -189,7 +189,7 @@ extension FileKVStore {
         do throws(UndecodableValue) {
             return try engine.value(of: key, after: interruption)
         } catch {
-            if error.isFirstReport {
+            if table.report(error.revision, of: key.identity) {
                 options.report(
                     .undecodable(KVStoreError(decoding: error.cause, .get, key: key.name, store: engine.name)))
             }

@@ -412,10 +412,11 @@ extension TableView {
         }
     }
 
-    /// Records that the value of a name cannot be read; returns whether this is the first report of it.
-    func report(_ cell: ValueCell, of name: KeyName) -> Bool {
+    /// Records that the value of a name with a revision is reported, because it cannot be read; returns whether this is
+    /// the first report of it.
+    func report(_ revision: UInt64, of name: KeyName) -> Bool {
         let section = domain.enter()
         defer { section.leave() }
-        return array.find(name)?.report(cell.revision) ?? true
+        return array.find(name)?.report(revision) ?? true
     }
 }

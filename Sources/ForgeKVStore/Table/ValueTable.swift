@@ -89,7 +89,7 @@ extension ValueTable {
         do {
             value = try Self.decode(cell.bytes, as: key)
         } catch {
-            throw UndecodableValue(cause: error, isFirstReport: view.report(cell, of: key.identity))
+            throw UndecodableValue(cause: error, revision: cell.revision)
         }
         // A value that is read as two types is decoded by each read of the second.
         if let source = cell as? EncodedCell, let content = Self.decodedContent(value, from: source, key) {
