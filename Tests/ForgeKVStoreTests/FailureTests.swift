@@ -58,6 +58,21 @@ import Testing
         #expect(code { try store.synchronize() } == .unavailable(.poisoned))
     }
 
+    @Test("without space for the block that is kept for removals there is none, until the next opening")
+    func failingReserve() throws {
+        func hasReserve() throws -> Bool { try fileSystem.exists("/store/#reserve") }
+        fileSystem.fail { operation, path in operation == .write && path == "#reserve" ? .noSpace : nil }
+        do {
+            let store = try open()
+            #expect(try !hasReserve())
+            try store.set(a, value: 1)
+        }
+        fileSystem.fail(nil)
+        #expect(try open().get(a) == 1)
+        #expect(try hasReserve())
+        #expect(recorder.issues.isEmpty)
+    }
+
     @Test(
         "if no space can be reserved, a write fails and keeps the old value, and the next one succeeds",
         arguments: [FileSystemOperation.allocate, .write, .map])

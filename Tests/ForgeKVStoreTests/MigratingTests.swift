@@ -175,6 +175,16 @@ struct MigratingTests {
         #expect(try old.keys() == [])
     }
 
+    @Test("the old values stay as long as the new store cannot make its copies durable")
+    func notDurable() throws {
+        try fill()
+        try MigratingKVStore(from: old, to: new).migrateAll()
+        let shaky = StumblingKVStore(new)
+        shaky.fail(after: 0)
+        #expect(throws: KVStoreError.self) { try MigratingKVStore(from: old, to: shaky).removeMigrated() }
+        #expect(try old.keys().count == 5)
+    }
+
     @Test("a failed removal keeps the value", arguments: 0..<4)
     func failingRemoval(_ count: Int) throws {
         try old.set(key, value: 1)

@@ -137,6 +137,61 @@ struct TransferTests {
         #expect(report.failures.map(\.error.code) == [.damaged])
     }
 
+    /// A store whose reads of raw values give one result.
+    private struct Unreadable: KVLayer, KVRawStoring {
+        let base = InMemoryKVStore()
+        let result: @Sendable () throws -> [UInt8]?
+
+        func rawValue(named name: String) throws -> [UInt8]? { try result() }
+    }
+
+    @Test("values that cannot be read are failures, and those that are removed meanwhile are left out")
+    func unreadableSource() throws {
+        let failing = Unreadable { throw CocoaError(.fileReadUnknown) }
+        let emptied = Unreadable { nil }
+        for source in [failing, emptied] {
+            for name in ["b", "a"] { try source.base.set(KVKey<Int>(name), value: 1) }
+        }
+        let report = try store.importValues(from: .store(failing))
+        #expect(report.failures.map(\.name) == ["a", "b"])
+        #expect(report.failures.map(\.error.code) == [.damaged, .damaged])
+        #expect(report.failures.map(\.error.key) == ["a", "b"])
+        #expect(report.failures.allSatisfy { $0.error.operation == .import && $0.error.underlying is CocoaError })
+        #expect(try "\(store.importValues(from: .store(emptied)))" == "0 copied, 0 there already, 0 kept, 0 failed")
+        #expect(try store.keys().isEmpty)
+        #expect(try emptied.exportJSON().json == "{}")
+    }
+
+    @Test("values are stored in the order of their names, and a value of another schema version is another value")
+    func orderAndVersions() throws {
+        let source = InMemoryKVStore()
+        for name in ["b", "\u{E9}", "a", "e\u{301}"] { try source.set(KVKey<Int>(name), value: 7) }
+        let recording = RecordingKVStore(store)
+        try recording.importValues(from: .store(source))
+        let stored = recording.calls.filter { $0.operation == .setRawValue }
+        #expect(stored == ["a", "b", "e\u{301}", "\u{E9}"].map { KVStoreCall(.setRawValue, [$0]) })
+
+        try source.set(KVKey<Int>("a", migrations: [.from(1) { (old: Int) in old }]), value: 7)
+        let report = try store.importValues(from: .store(source))
+        #expect((report.copiedCount, report.equalCount, report.keptNames) == (0, 3, ["a"]))
+    }
+
+    @Test("an object that only resembles a value with a schema version is a value")
+    func schemaVersions() throws {
+        let text = """
+            {"a": {"@schema": 2, "@value": 5, "x": 1}, "b": {"@schema": -1, "@value": 5}, "c": {"@schema": 2, "x": 5},
+             "d": {"@schema": 4294967296, "@value": 5}, "e": {"@schema": 4294967295, "@value": 5}, "f": {"@value": 5}}
+            """
+        #expect(try store.importValues(from: .json(Data(text.utf8))).copiedCount == 6)
+        let versions = try ["a", "b", "c", "d", "e", "f"].map { name in
+            try ValueEnvelope(decoding: try #require(try store.rawValue(named: name))).schemaVersion
+        }
+        #expect(versions == [1, 1, 1, 1, .max, 1])
+        #expect(store.get(KVKey<[String: Int]>("a")) == ["@schema": 2, "@value": 5, "x": 1])
+        #expect(store.get(KVKey<[String: Int]>("b")) == ["@schema": -1, "@value": 5])
+        #expect(store.get(KVKey<[String: Int]>("d")) == ["@schema": 1 << 32, "@value": 5])
+    }
+
     @Test("an exported JSON text is sorted by name and can be imported")
     func export() throws {
         try store.set(KVKey<Int>("b"), value: 1)
