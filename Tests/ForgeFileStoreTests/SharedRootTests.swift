@@ -222,6 +222,10 @@ struct NestedStoreTests {
         for name in [marker, "log", "deep/file"] { #expect(try directory.read("app/kv/" + name) == "theirs") }
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("app/kv").path).count == 3)
         #expect(try await store.load("docs/a") == Data("ours".utf8))
+        #expect(try await store.list(recursive: true).map(\.key).sorted() == ["docs", "docs/a", "kv"])
+        try await store.deleteAll()
+        for name in [marker, "log", "deep/file"] { #expect(try directory.read("app/kv/" + name) == "theirs") }
+        #expect(try await store.list(recursive: true).map(\.key) == ["kv"])
     }
 
     @Test("no store is created in a directory with files of another one, whose files it would hide")

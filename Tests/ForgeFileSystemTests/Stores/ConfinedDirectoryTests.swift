@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import SystemPackage
 import Testing
@@ -80,6 +81,48 @@ import Testing
         try memory.unlink("/link")
         try memory.createSymbolicLink("/link", to: "/outside")
         #expect(try content("b/file", in: root) == "inside")
+    }
+
+    @Test(
+        "stays the same directory where the system cannot refuse links",
+        arguments: [Errno.noFunction, .notPermitted, .notSupported])
+    func withoutResolution(_ errno: Errno) throws {
+        let calls = CallCounter(failing: 0..<1)
+        let old = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .open, call.path == "/root/a" { try calls.countOrFail(.open, call.path, errno) }
+        }
+        let root = try ConfinedDirectory("/root/a", on: old)
+        #expect(calls.count == 2)
+        try memory.rename("/root/a", to: "/root/moved")
+        try memory.createDirectory("/root/a")
+        try memory.createDirectory("/root/a/b")
+        try write("new", to: "/root/a/b/file")
+        #expect(try content("b/file", in: root) == "inside")
+        #expect(calls.count == 2)
+    }
+
+    @Test("is not opened in another way after an error that is not about links")
+    func failure() {
+        let calls = CallCounter(failing: 0..<1)
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .open { try calls.countOrFail(.open, call.path, .permissionDenied) }
+        }
+        expectErrno(.permissionDenied) { _ = try ConfinedDirectory("/root", on: failing) }
+        #expect(calls.count == 1)
+    }
+
+    @Test("opens no FIFO that has taken the name of a regular file meanwhile, and leaves no descriptor open")
+    func replacedFile() throws {
+        let replacing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path == "file" else { return }
+            try memory.unlink("/root/a/b/file")
+            try memory.createNode(
+                "/root/a/b/file", at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+        }
+        let directory = try memory.open("/root/a/b", .readOnly, options: [.directory])
+        let before = memory.openDescriptors
+        expectErrno(.notSupported) { _ = try replacing.openRegularFile("file", at: directory) }
+        #expect(memory.openDescriptors == before)
     }
 
     @Test("is refused if it is a file or missing")

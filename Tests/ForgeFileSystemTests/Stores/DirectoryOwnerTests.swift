@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -71,6 +72,61 @@ struct DirectoryOwnerTests {
             try write(content, to: POSIXPath("/d").appending(name))
             #expect(try owner(of: "/d") == .unknownStore, "\(name)")
         }
+    }
+
+    @Test("is unknown if a marker may not be read, and an error if the device fails")
+    func unreadableMarker() throws {
+        try mark("/d", as: .files)
+        try memory.setPermissions([.ownerReadWriteExecute, .otherRead, .otherExecute], of: .path("/d"))
+        let user = memory.process(user: UserID(7), group: GroupID(7))
+        let directory = try user.open("/d", .readOnly, options: [.directory])
+        #expect(try user.owner(of: directory) == .unknownStore)
+        let failing = FaultingFileSystem(memory, plan: FaultPlan([.fail(.read, with: .ioError)]))
+        let other = try failing.open("/d", options: [.directory])
+        expectErrno(.ioError) { _ = try failing.owner(of: other) }
+    }
+
+    @Test("has a damaged marker if it is only the beginning of one, or has at most four wrong bytes")
+    func damagedMarkers() {
+        for kind in StoreKind.allCases {
+            let valid = StoreMarker.content(of: kind)
+            for count in 0...17 {
+                let content = Array((valid + [0]).prefix(count))
+                #expect(StoreMarker.isDamaged(content, of: kind) == (1..<16).contains(count), "\(count) bytes")
+            }
+            // The first bytes, or the last ones, which are the checksum.
+            for count in 1...16 {
+                for first in [0, 16 - count] {
+                    var content = valid
+                    for index in first..<first + count { content[index] ^= 0x10 }
+                    #expect(StoreMarker.isDamaged(content, of: kind) == (count <= 4), "\(count) bytes from \(first)")
+                }
+            }
+            #expect(!StoreMarker.isDamaged([1], of: kind))
+            for other in StoreKind.allCases {
+                #expect(!StoreMarker.isDamaged(StoreMarker.content(of: other), of: kind))
+            }
+            #expect(StoreMarker.kind(named: kind.markerName) == kind)
+            #expect(StoreMarker.kind(of: kind.markerName, containing: valid) == kind)
+            #expect(StoreMarker.kind(of: "#store-other", containing: valid) == nil)
+        }
+        #expect(StoreMarker.kind(named: "#store-other") == nil)
+    }
+
+    @Test("is kept if another process marks the directory meanwhile")
+    func markedMeanwhile() throws {
+        try memory.makeDirectories("/d")
+        let racing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .rename else { return }
+            try memory.withDirectory("/d") { (directory) throws(FileSystemError) in
+                try memory.mark(directory, as: .files, temporary: "#tmp-other")
+            }
+        }
+        let directory = try racing.open("/d", .readOnly, options: [.directory])
+        try racing.mark(directory, as: .files, temporary: "#tmp-marker")
+        #expect(try owner(of: "/d") == .stores([.files]))
+        let names = try memory.contentsOfDirectory(at: URL(filePath: "/d")).map(\.lastPathComponent)
+        #expect(names == ["#store-files"])
     }
 
     @Test("is not told by a link to a marker")
@@ -285,6 +341,41 @@ struct StoreWalkTests {
         #expect(lines.contains("c/ unknown store"))
         #expect(lines.contains("c/d/log content c/"))
         #expect(lines.contains { $0.hasPrefix("link special(") })
+    }
+
+    @Test("leaves out what is removed meanwhile, and reports what cannot be read with its path")
+    func changes() throws {
+        for path in ["/t/a/x", "/t/d/f", "/t/d/g", "/t/z"] as [POSIXPath] { try write("", to: path) }
+        let changing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            if call.operation == .open, call.path == "a" { try memory.removeTree("/t/a") }
+            if call.operation == .status, call.path == "f" { throw FileSystemError(.status, .ioError, path: "f") }
+            if call.operation == .status, call.path == "z" { try memory.unlink("/t/z") }
+        }
+        #expect(try lines(on: changing) == ["/ none", "d/ none", "d/f EIO", "d/g content -"])
+    }
+
+    @Test("takes a file that was removed since for content; another error of reading its role has its path")
+    func roles() throws {
+        try write("LOG", to: "/t/d/log")
+        let isFailing = Atomic(false)
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .read, isFailing.load(ordering: .relaxed) else { return }
+            throw FileSystemError(.read, .ioError)
+        }
+        var walk = StoreWalk(try ConfinedDirectory("/t", on: failing), layouts: [Logs.self])
+        var file: StoreWalk.Entry?
+        while let event = try walk.next() { if case .file(let entry) = event { file = entry } }
+        let log = try #require(file)
+        // The walk has left the directory.
+        #expect(try walk.role(of: log) == .log)
+        isFailing.store(true, ordering: .relaxed)
+        let error = #expect(throws: FileSystemError.self) { try walk.role(of: log) }
+        #expect(error?.errno == .ioError && error?.path == "d/log")
+        isFailing.store(false, ordering: .relaxed)
+        try memory.unlink("/t/d/log")
+        #expect(try walk.role(of: log) == .content)
+        try memory.createDirectory("/t/d/log")
+        #expect(try walk.role(of: log) == .content)
     }
 
     @Test("reports one directory without entering it, and those that cannot be read")

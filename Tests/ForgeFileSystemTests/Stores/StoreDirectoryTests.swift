@@ -88,6 +88,103 @@ struct StoreDirectoryTests {
         #expect(log.take().filter { $0 == "synchronize" }.count == 3)
     }
 
+    @Test("the names of at most eight directories are known to be durable, those that were used last")
+    func settledDirectories() throws {
+        let store = try open()
+        func flushCount(_ key: String) throws -> Int {
+            _ = log.take()
+            try save("1", key, in: store)
+            return log.take().count { $0 == "synchronize" }
+        }
+        for number in 0..<8 { #expect(try flushCount("\(number)/x") == 3) }
+        #expect(try flushCount("0/x") == 2)
+        #expect(try flushCount("8/x") == 3)
+        // That of 1 was used least recently.
+        for (name, count) in [("0", 2), ("2", 2), ("8", 2), ("1", 3)] {
+            #expect(try flushCount("\(name)/x") == count, "\(name)")
+        }
+    }
+
+    // MARK: What is flushed
+
+    /// A store with the file `d/x`, which logs what it flushes by its inode number.
+    private func openLoggingFlushes() throws -> StoreDirectory {
+        let intercepted = InterceptedFileSystem(memory) { [memory, log] (call) throws(FileSystemError) in
+            guard call.operation == .synchronize, let file = call.descriptor else { return }
+            log.add("\(try memory.status(of: .descriptor(file)).inode)")
+        }
+        let store = try StoreDirectory("/a/b/store", on: intercepted)
+        try save("1", "d/x", in: store)
+        _ = log.take()
+        return store
+    }
+
+    private func inode(_ path: POSIXPath) throws -> String { "\(try memory.status(path).inode)" }
+
+    @Test("that a key is absent, or present, is durable when a call fails because of that")
+    func durableReasons() throws {
+        let store = try openLoggingFlushes()
+        let (root, directory) = (try inode("/a/b/store"), try inode("/a/b/store/d"))
+        let isMissing = hasErrno(.noSuchFileOrDirectory)
+        for (name, flushed) in [("y", root), ("d/y", directory), ("d/e/f/y", directory), ("n/m/y", root)] {
+            let key = try RelativeKey(name)
+            #expect(performing: { try store.unlink(key) }, throws: isMissing)
+            #expect(log.take() == [flushed], "\(name)")
+            #expect(performing: { try store.removeTree(key) }, throws: isMissing)
+            #expect(log.take() == [flushed], "\(name)")
+            #expect(performing: { try store.unlink(key, durability: .none) }, throws: isMissing)
+            #expect(log.take() == [])
+        }
+        let key = try RelativeKey("d/x")
+        func create(_ durability: Durability) throws {
+            try withBytes(of: Data("2".utf8)) { (bytes) throws(FileSystemError) in
+                try store.replace(key, with: bytes, .exclusive, durability: durability)
+            }
+        }
+        #expect(performing: { try create(.full) }, throws: hasErrno(.fileExists))
+        #expect(log.take() == [directory])
+        #expect(performing: { try create(.none) }, throws: hasErrno(.fileExists))
+        #expect(log.take() == [])
+        #expect(try store.read(key) == Array("1".utf8))
+    }
+
+    @Test("the new name of a file that is moved into the store is flushed before its private one; a failure is undone")
+    func adopting() throws {
+        let store = try openLoggingFlushes()
+        let (root, directory) = (try inode("/a/b/store"), try inode("/a/b/store/d"))
+        for (name, flushed) in [("d/x", [directory, root]), ("y", [root])] {
+            try memory.write(Data(name.utf8), to: URL(filePath: "/a/b/store/#move-x"))
+            try store.adopt(
+                as: try RelativeKey(name), .replacing, durability: .full,
+                claim: { (_) throws(FileSystemError) -> POSIXPath in "#move-x" },
+                restore: { () throws(FileSystemError) in Issue.record("restored") })
+            #expect(log.take() == flushed, "\(name)")
+            #expect(try store.read(try RelativeKey(name)) == Array(name.utf8))
+        }
+        let lost = try RelativeKey("z")
+        var restoredCount = 0
+        var failure: FileSystemError?
+        do throws(FileSystemError) {
+            try store.adopt(
+                as: lost, .replacing, durability: .full,
+                claim: { (_) throws(FileSystemError) -> POSIXPath in "#move-none" },
+                restore: { () throws(FileSystemError) in restoredCount += 1 })
+        } catch {
+            failure = error
+        }
+        #expect(failure?.errno == .noSuchFileOrDirectory && restoredCount == 1)
+    }
+
+    @Test("the record of a name is flushed once, as long as it names the same directory")
+    func flushedRecord() throws {
+        let store = try open()
+        for key in ["d/x", "e/x"] { try save("1", key, in: store) }
+        try store.removeTree(try RelativeKey("d"))
+        _ = log.take()
+        try store.removeTree(try RelativeKey("e"))
+        #expect(log.take() == ["rename", "synchronize", "unlink", "synchronize"])
+    }
+
     @Test("a key is a file or a directory, never both")
     func exclusiveKinds() throws {
         let store = try open()
@@ -266,6 +363,41 @@ struct StoreDirectoryTests {
         try other.close(lock)
         try save("new", "d/x", in: store)
         #expect(try store.read(key) == Array("new".utf8))
+    }
+
+    @Test("a write is done again if the directory was removed meanwhile, and only then")
+    func removedMeanwhile() throws {
+        let lazy = LazyStoreDirectory("/store", of: .files, on: memory)
+        let missing = FileSystemError(.open, .noSuchFileOrDirectory)
+        var callCount = 0
+        try lazy.write { (_) throws(FileSystemError) -> Void in
+            callCount += 1
+            guard callCount == 1 else { return }
+            try memory.removeTree("/store")
+            throw missing
+        }
+        #expect(callCount == 2)
+        var failure: FileSystemError?
+        do throws(FileSystemError) {
+            try lazy.write { (_) throws(FileSystemError) -> Void in
+                callCount += 1
+                throw missing
+            }
+        } catch {
+            failure = error
+        }
+        #expect(failure?.errno == .noSuchFileOrDirectory && callCount == 3)
+    }
+
+    @Test("an entry below the deepest key is listed, and nothing below it")
+    func deepListing() throws {
+        let store = try open()
+        var path: POSIXPath = "/a/b/store"
+        for _ in 0..<40 {
+            path = path.appending("d")
+            try memory.createDirectory(path)
+        }
+        #expect(try store.list(nil, isRecursive: true).count == RelativeKey.maximumDepth + 1)
     }
 
     @Test("an open file is checked, and closed at the end of its life")

@@ -164,6 +164,20 @@ struct OwnerlessJournalTests {
         #expect(names.map(isThere) == [true, true, false])
     }
 
+    @Test("of another user, which cannot be opened, is left to its owner")
+    func othersRecord() throws {
+        _ = try StoreDirectory("/store", on: memory)
+        try memory.setPermissions(FilePermissions(rawValue: 0o777), of: .path("/store"))
+        let record = try memory.readFile("/store/#journal-0")
+        let user = memory.process(user: UserID(7), group: GroupID(7))
+        let store = try StoreDirectory("/store", on: user)
+        try save("x", in: store)
+        #expect(try memory.status("/store/#journal-1").owner == UserID(7))
+        #expect(try memory.readFile("/store/#journal-0") == record)
+        let temporary = POSIXPath("/store/#tmp-\(String(decoding: record[12..<28], as: UTF8.self))-0")
+        #expect(try TemporaryFileOrigin.find(temporary, below: "/store", on: user) == nil)
+    }
+
     @Test("keeps recording files that may not be removed and trash with another program's file")
     func keptNames() throws {
         try memory.makeDirectories("/store/d")
@@ -247,6 +261,32 @@ struct IdleLockTests {
         _ = try StoreDirectory("/store", on: memory)
         #expect(try leftovers(of: memory) == [])
         withExtendedLifetime(lost) {}
+    }
+
+    @Test(
+        "that a file system does not have prevent no change, and any other error of a lock is thrown",
+        arguments: [
+            (.invalidArgument, true), (.noFunction, true), (.notSupported, true), (.noLocks, true),
+            (.badFileDescriptor, true), (.ioError, false), (.permissionDenied, false),
+        ] as [(Errno, Bool)])
+    func withoutLocks(_ errno: Errno, _ isMade: Bool) throws {
+        let memory = InMemoryFileSystem()
+        let unlocked = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .lock, let file = call.descriptor,
+                try memory.status(of: .descriptor(file)).type == .directory
+            else { return }
+            throw FileSystemError(.lock, errno)
+        }
+        let store = try StoreDirectory("/store", on: unlocked)
+        for (key, path) in [("x", "/store"), ("d/x", "/store/d")] as [(String, POSIXPath)] {
+            if isMade {
+                try save(key, in: store)
+                #expect(try store.read(try RelativeKey(key)) == Array("x".utf8))
+            } else {
+                let error = #expect(throws: FileSystemError.self) { try save(key, in: store) }
+                #expect(error?.errno == errno && error?.path == path && error?.isTakenTurn == false)
+            }
+        }
     }
 
     private func leftovers(of fileSystem: InMemoryFileSystem) throws -> [POSIXPath] {
