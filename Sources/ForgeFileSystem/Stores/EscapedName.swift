@@ -9,7 +9,7 @@ extension StringProtocol {
 
     /// Whether the bytes of this text end with those of another one.
     package func hasByteSuffix(_ suffix: some StringProtocol) -> Bool {
-        utf8.count >= suffix.utf8.count && utf8.suffix(suffix.utf8.count).elementsEqual(suffix.utf8)
+        utf8.suffix(suffix.utf8.count).elementsEqual(suffix.utf8)
     }
 
     /// Whether both texts have the same bytes.

@@ -369,7 +369,7 @@ extension LazyStoreDirectory {
     /// - Throws: `ENOENT` if there is no such file.
     package func openCachedFile(_ key: RelativeKey) throws(FileSystemError) -> OpenFile? {
         guard let (descriptor, status) = try openCached(key, isForStatus: false) else { return nil }
-        guard status.type == .regular, status.linkCount <= 1 else {
+        guard status.type == .regular else {
             fileSystem.discard(descriptor)
             return nil
         }

@@ -152,11 +152,7 @@ extension TemporaryFileJournalFile {
             guard tree.type == .directory else { return }
             // The owner may not have flushed the rename to this name: after a power cut part of the tree would
             // reappear.
-            do throws(FileSystemError) {
-                try fileSystem.synchronize(directory, .full)
-            } catch  where error.errno.isMissingFeature {
-                // The file system cannot synchronise directories at all.
-            }
+            try fileSystem.synchronizeDirectory(directory)
             let files = try OwnFiles(fileSystem, in: directory, temporaryIDs: [id])
             guard try files.removeTree(trash, at: directory) else { return }
         }
