@@ -328,6 +328,22 @@ extension [UInt8] {
 }
 
 @Suite("A store that another process has open") struct InUseTests {
+    @Test("is like one that this process has open, if one of the two excludes others")
+    func onlyUse() throws {
+        let fileSystem = InMemoryFileSystem()
+        let plain = IssueRecorder().options()
+        var only = plain
+        only.isOnlyUse = true
+        for (first, second) in [(only, plain), (plain, only), (only, only)] {
+            let owner = try FileKVStore(at: "/store", fileSystem: fileSystem, options: first)
+            let error = #expect(throws: KVStoreError.self) {
+                try FileKVStore(at: "/store", fileSystem: fileSystem, options: second)
+            }
+            #expect(error?.code == .unavailable(.inUse(processID: plain.processes.own.id)))
+            try owner.close()
+        }
+    }
+
     @Test("throws an error that says so in one line, names the process and has a property of its own")
     func error() throws {
         let fileSystem = InMemoryFileSystem()

@@ -169,6 +169,15 @@ struct LayerTests {
         #expect(store.calls == [])
     }
 
+    @Test("recorded calls are equal if their operations and the bytes of their names are")
+    func recordedCalls() {
+        let call = KVStoreCall(.set, ["\u{E9}"])
+        #expect(call == KVStoreCall(.set, ["\u{E9}"]))
+        for other in [KVStoreCall(.remove, ["\u{E9}"]), .init(.set, ["e\u{301}"]), .init(.set, ["\u{E9}", "a"])] {
+            #expect(call != other)
+        }
+    }
+
     // MARK: What holds for all stores
 
     @Test("an update or a batch whose closure throws changes nothing")

@@ -84,6 +84,11 @@ import Testing
         #expect(try reads(of: 100, &index) < 300)
         #expect(index.count == 3)
         #expect(index.map(sectionCount: 4)?.tail == end..<end + Int64(bytes.count))
+        bytes[bytes.count - 1] ^= 1
+        try write(bytes, at: end)
+        #expect(try index.refresh().map(\.name) == ["large"])
+        let map = try #require(index.map(sectionCount: 4))
+        #expect(map.tail == nil && map.end == end + Int64(bytes.count) && map.recordCount == 5)
     }
 
     @Test("reads a torn record again when it is completed, even if no time of the file tells it")

@@ -181,6 +181,22 @@ import Testing
         }
     }
 
+    @Test("bytes between two records are damage, and no record is lost", arguments: [1, 2, 19, 40])
+    func insertedBytes(_ count: Int) throws {
+        let sample = try Sample()
+        for end in sample.ends {
+            let fixture = LogFixture()
+            var bytes = sample.closed
+            bytes.insert(contentsOf: [UInt8](repeating: 0x5A, count: count), at: end)
+            try fixture.replace(bytes)
+            let recorder = IssueRecorder()
+            #expect(try fixture.open(recorder).integers() == Self.states[6], "at \(end)")
+            #expect(recorder.issues.count == 1 && recorder.damage.map(\.kind) == [.records], "at \(end)")
+            #expect(recorder.damage.map(\.offset) == [Int64(end)], "at \(end)")
+            #expect(recorder.damage.map(\.sizeInBytes) == [Int64(count)], "at \(end)")
+        }
+    }
+
     @Test("zeros after the last record are not damage")
     func zeroTail() throws {
         let sample = try Sample()

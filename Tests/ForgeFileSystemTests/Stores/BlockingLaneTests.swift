@@ -1,10 +1,11 @@
 import Dispatch
-import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
 import Testing
+
+@testable import ForgeFileSystem
 
 @Suite("A lane of threads for blocking work")
 struct BlockingLaneTests {
@@ -264,6 +265,27 @@ struct BlockingLaneTests {
         directory.free()
         try await patient.value
         #expect(directory.entered == [1])
+    }
+
+    @Test("the deadline of a call is later by a second for each MiB of its work, and there is none for long work")
+    func expectedWork() throws {
+        let (call, deadline) = (Cancellation(), ContinuousClock.now)
+        #expect(call.extended(deadline) == deadline)
+        for (size, seconds) in [((1 << 20) - 1, 0), (1 << 20, 1), (5 << 19, 3), (-(8 << 20), 3)] as [(Int64, Int)] {
+            call.expectWork(ofSize: size)
+            #expect(call.extended(deadline) == deadline + .seconds(seconds), "\(size)")
+        }
+        call.expectNothing()
+        #expect(call.extended(deadline) == deadline)
+        call.expectLongWork()
+        call.expectWork(ofSize: 1 << 40)
+        #expect(call.extended(deadline) == nil)
+
+        try call.check()
+        call.cancel()
+        #expect(call.isCancelled)
+        #expect(throws: CancellationError.self) { try call.check() }
+        #expect(BlockingLane(limit: 0).limit == 1 && BlockingLane(limit: 2).limit == 2)
     }
 
     @Test("its threads end when they have no work")

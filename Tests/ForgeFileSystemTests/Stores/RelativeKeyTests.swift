@@ -49,6 +49,37 @@ struct RelativeKeyTests {
         #expect(try RelativeKey("a/b") == RelativeKey("a/b"))
     }
 
+    @Test("errors are equal if their keys have the same bytes and the reasons are the same")
+    func equalErrors() throws {
+        func error(_ key: String) -> InvalidKey? {
+            do throws(InvalidKey) { _ = try RelativeKey(component: key) } catch { return error }
+            return nil
+        }
+        let errors = try ["/\u{e9}", "/e\u{301}", "../", "a/b", ".."].map { try #require(error($0)) }
+        #expect(errors.map(\.reason) == [.absolute, .absolute, .dotComponent, .severalComponents, .dotComponent])
+        #expect(Set(errors).count == errors.count)
+        for (number, first) in errors.enumerated() {
+            for (other, second) in errors.enumerated() { #expect((first == second) == (number == other)) }
+        }
+        #expect(Set(errors + errors).count == errors.count)
+    }
+
+    @Test("the names of files that only roots of stores have are those of locks, records and markers")
+    func markers() {
+        for name in ["#lock", "#lock-", "#lock-vaults", "#journal-0", "#journal-4095", "#store-", "#store-files"] {
+            #expect(POSIXPath(name).isStoreMarker && POSIXPath(name).isReservedName, "\(name)")
+        }
+        for name in ["#lockx", "#journal-", "#journal-x", "#journal-1x", "#journal-x1", "#store", "#tmp-a", "#a#"] {
+            #expect(!POSIXPath(name).isStoreMarker, "\(name)")
+        }
+        for name in ["#lockx", "#journal-", "#journal-x", "#tmp-", "#trash-", "#move-", "##", "#a#"] {
+            #expect(POSIXPath(name).isReservedName, "\(name)")
+        }
+        for name in ["", "#", "a#", "#a", "lock", "#loc", "#journal", "#store", "#tmp", "#trash", "#move"] {
+            #expect(!POSIXPath(name).isReservedName, "\(name)")
+        }
+    }
+
     @Test("a component is a key without a slash")
     func component() throws {
         #expect(try RelativeKey(component: "org.example").string == "org.example")

@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -162,6 +163,51 @@ struct OwnerlessJournalTests {
         #expect(try memory.status("/store/d/key").linkCount == 1)
         try save("d/other", in: store)
         #expect(names.map(isThere) == [true, true, false])
+    }
+
+    @Test(
+        "has its trash removed after the directory was flushed, as far as the file system can do that",
+        arguments: [nil, .invalidArgument, .noFunction, .notSupported] as [Errno?])
+    func flushedTrash(_ errno: Errno?) throws {
+        let journal = OwnerlessJournal([""])
+        let trash = root.appending(journal.name("#trash-", slot: 0))
+        try memory.createDirectory(trash)
+        _ = try plant("inside", in: trash)
+        try journal.write(in: root, on: memory)
+        let flushCount = Mutex(0)
+        let countAtRemoval = Mutex(0)
+        let watched = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            switch call.operation {
+            // The record is locked just before.
+            case .lock: flushCount.withLock { $0 = 0 }
+            case .synchronize:
+                flushCount.withLock { $0 += 1 }
+                if let errno { throw FileSystemError(.synchronize, errno) }
+            case .unlink:
+                let count = flushCount.withLock { $0 }
+                countAtRemoval.withLock { $0 = count }
+            default: break
+            }
+        }
+        _ = try StoreDirectory(root, on: watched)
+        #expect(!isThere(trash))
+        #expect(countAtRemoval.withLock { $0 } == 1)
+    }
+
+    @Test("keeps a directory with the name of a temporary file, and a file with that of trash")
+    func otherTypes() throws {
+        let journal = OwnerlessJournal(["", ""])
+        let directory = root.appending(journal.name("#tmp-", slot: 0))
+        try memory.createDirectory(directory)
+        let file = try plant(journal.name("#trash-", slot: 1), in: root)
+        try journal.write(in: root, on: memory)
+        let store = try StoreDirectory(root, on: memory)
+        for key in ["a", "d/b"] { try save(key, in: store) }
+        try store.removeTree(try RelativeKey("d"))
+        #expect(isThere(directory) && isThere(file))
+        for path in [directory, file] {
+            #expect(try TemporaryFileOrigin.find(path, below: root, on: memory) == .orphaned)
+        }
     }
 
     @Test("of another user, which cannot be opened, is left to its owner")
