@@ -208,6 +208,36 @@ import Testing
     }
 }
 
+@Suite("The space after the end of a log") struct LogSpaceTests {
+    @Test("ends with a reserve for removals, and that with one for a record that removes everything")
+    func reserves() throws {
+        let disk = InMemoryFileSystem()
+        let file = LogFile(
+            try disk.open("/log", .readWrite, options: [.create]),
+            header: LogHeader(fileID: LogFileID(random: { 1 }), generation: 1), on: disk)
+        var space = LogSpace(LogSpace.Options(growth: 1 << 16, granularity: 1 << 16))
+        #expect(!space.holds(1, at: 64))
+        #expect(try space.reserve(100, at: 64, of: file))
+        let limit: Int64 = 1 << 17
+        #expect(try disk.status("/log").sizeInBytes == limit)
+        #expect(space.preparesAt == limit - (1 << 15))
+        let end = limit - 4096
+        #expect(space.holds(Int(end) - 64, at: 64) && !space.holds(Int(end) - 63, at: 64))
+        try disk.setQuota(.init(sizeInBytes: try disk.usage().sizeInBytes))
+        let rooms: [(LogRecord.Code, Int)] = [
+            (.set, 0), (.batch, 0), (.remove, 4096 - 64), (.removeAll, 4096), (.flushed, 4096),
+        ]
+        for (code, room) in rooms {
+            if room > 0 { #expect(try space.reserve(room, at: end, of: file, for: code), "\(code)") }
+            let error = #expect(throws: FileSystemError.self) {
+                try space.reserve(room + 1, at: end, of: file, for: code)
+            }
+            #expect(error?.errno == .noSpace, "\(code)")
+        }
+        #expect(try disk.status("/log").sizeInBytes == limit)
+    }
+}
+
 extension InMemoryFileSystem {
     fileprivate func write(_ bytes: [UInt8], to file: Descriptor, at offset: Int64) throws(FileSystemError) -> Int {
         try writeBytes(bytes, to: file, at: offset)

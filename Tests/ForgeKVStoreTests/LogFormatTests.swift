@@ -1,8 +1,10 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
+
 @testable import ForgeKVStore
 
 @Suite struct LogFormatTests {
@@ -181,6 +183,70 @@ import Testing
         #expect(frames.map(\.sequence) == [most - 1, most])
         #expect(frames.map(\.unflushedCount) == [UInt32.max - 2, 0])
         #expect(frames.map(\.flushedSequence) == [0, most - 1])
+    }
+
+    @Test("a removal of all records in place leaves one, which is flushed and has the next number")
+    func removal() throws {
+        var log = try makeLog(sequence: 0, flushedSequence: 0)
+        for _ in 0..<3 { _ = try log.append(.removeAll) }
+        try log.removeRecords()
+        let (end, sequence, flushed, restarts) = (log.end, log.sequence, log.flushedSequence, log.restartCount)
+        let endsFlushed = log.endsFlushed
+        #expect(end == 64 + 24 && sequence == 4 && flushed == 4 && restarts == 1)
+        #expect(endsFlushed && flushes.count == 1)
+        let record = Array(try memory.readFile("/log")[64...])
+        #expect(record.count == 24 && LogRecord.isRetained(record.span))
+        #expect(LogRecord.forEachChange(in: record.span)?.code == .flushed)
+        let frame = LogRecord.frame(record.span)
+        #expect(frame.sequence == 4 && frame.unflushedCount == 0)
+        let next = try log.append(.removeAll)
+        #expect(next == 5)
+    }
+
+    @Test("what a locked device keeps of a failed record is truncated before the next one, once that is possible")
+    func locked() throws {
+        let failure = Mutex<FileSystemError?>(nil)
+        let isWriteFailing = Atomic(false)
+        let fileSystem = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            if call.operation == .write, isWriteFailing.exchange(false, ordering: .relaxed), let file = call.descriptor
+            {
+                try memory.writeBytes([UInt8](repeating: 1, count: 100), to: file, at: 64)
+                throw FileSystemError(.write, .ioError)
+            }
+            if call.operation == .truncate, let failure = failure.withLock({ $0 }) { throw failure }
+        }
+        let header = LogHeader(fileID: LogFileID(UInt8(1)...16), generation: 1)
+        var log = AppendLog(
+            LogFile(try memory.open("/log", .readWrite, options: [.create]), header: header, on: fileSystem),
+            end: 64, sequence: 0, flushedSequence: 0, endsFlushed: true,
+            space: LogSpace(LogSpace.Options(isMapped: false)))
+        func errno(_ log: inout AppendLog) -> Errno? {
+            do throws(FileSystemError) { _ = try log.append(.removeAll) } catch { return error.errno }
+            return nil
+        }
+        let isLocked = FileSystemError(.truncate, .notPermitted, underlying: ProtectedDataUnavailable())
+        failure.withLock { $0 = isLocked }
+        isWriteFailing.store(true, ordering: .relaxed)
+        var errnos = [errno(&log), errno(&log)]
+        var isPoisoned = log.isPoisoned
+        #expect(errnos == [.ioError, .notPermitted] && !isPoisoned)
+        #expect(try memory.status("/log").sizeInBytes == 164)
+        failure.withLock { $0 = nil }
+        errnos = [errno(&log)]
+        #expect(errnos == [nil])
+        #expect(try memory.status("/log").sizeInBytes == 64 + 24)
+
+        // Any other failure to truncate is final.
+        errnos = [errno(&log)]
+        isPoisoned = log.isPoisoned
+        #expect(errnos == [nil] && !isPoisoned)
+        failure.withLock { $0 = isLocked }
+        isWriteFailing.store(true, ordering: .relaxed)
+        errnos = [errno(&log)]
+        failure.withLock { $0 = FileSystemError(.truncate, .ioError) }
+        errnos.append(errno(&log))
+        isPoisoned = log.isPoisoned
+        #expect(errnos == [.ioError, .ioError] && isPoisoned)
     }
 
     @Test("none follows the largest")

@@ -36,7 +36,9 @@ import Testing
         let store = try open()
         for number in 0..<50 { try store.set(KVKey<Int>("key/\(number)"), value: number) }
         var index = try index()
+        #expect(index.version == 0 && index.revision == 0 && index.count == 0)
         #expect(try index.refresh().isEmpty)
+        #expect(index.version == 1 && index.revision == 50)
         try expectSame(&index, as: store)
         try store.set(KVKey<String>("key/7"), value: "seven")
         try store.remove(KVKey<Int>("key/8"))
@@ -50,6 +52,7 @@ import Testing
         #expect(changes.map(\.revision) == [51, 52, 53, 54])
         try expectSame(&index, as: store)
         #expect(try index.refresh().isEmpty)
+        #expect(index.version == 2 && index.revision == 54)
     }
 
     @Test("follows compaction and reports only what has changed")
