@@ -126,7 +126,8 @@ import Testing
         let fixture = LogFixture()
         try fixture.open().set(a, value: 1)
         let foreign = ["#tmp-aaaabbbbccccdddd", "#trash-aaaabbbb", "mine", "quarantine-records-00000000-64-00000000"]
-        for name in foreign + ["#log-new", "#quarantine-new"] {
+        let own = ["#log-new", "#quarantine-new", "#log-new-x", "#log-new-1-2-3", "#log-new-0-0-0-1"]
+        for name in foreign + own {
             try fixture.fileSystem.close(
                 fixture.fileSystem.open(POSIXPath("/store/\(name)"), .writeOnly, options: [.create]))
         }

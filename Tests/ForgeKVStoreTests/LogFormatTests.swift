@@ -104,6 +104,109 @@ import Testing
     }
 }
 
+@Suite("A record of a log") struct LogRecordTests {
+    private func content(_ payload: [UInt8], _ body: (LogRecord.Change) -> Void = { _ in }) -> LogRecord.Content? {
+        let record = [UInt8](repeating: 0, count: LogRecord.frameSize) + payload
+        return LogRecord.forEachChange(in: record.span, body)
+    }
+
+    @Test("has a name of at most 1,024 bytes, in UTF-8")
+    func names() {
+        let longest = [UInt8](repeating: 0x61, count: 1024)
+        for code in [1, 2] as [UInt8] {
+            #expect(content([code, 0, 0, 4] + longest) != nil)
+            #expect(content([code, 0, 1, 4] + longest + [0x61]) == nil)
+            #expect(content([code, 0, 0, 0]) != nil)
+            for position in 0..<20 {
+                var name = Array(longest.prefix(20))
+                name[position] = 0xE9
+                #expect(content([code, 0, 20, 0] + name) == nil, "\(position)")
+                name.replaceSubrange(position...position, with: "\u{E9}".utf8)
+                #expect(content([code, 0, 21, 0] + name) != nil, "\(position)")
+            }
+        }
+    }
+
+    @Test("that is a batch consists of whole changes of names, at least one")
+    func batches() {
+        var valid: [UInt8] = []
+        LogRecord.appendToBatch(.set, KeyName("a"), [1, 2], &valid)
+        LogRecord.appendToBatch(.remove, KeyName("bc"), [], &valid)
+        var places: [Range<Int>?] = []
+        let batch = content([5, 0, 0, 0] + valid) { change in places += [change.name, change.value] }
+        #expect(batch?.code == .batch && batch?.count == 2 && batch?.isRetained == false)
+        #expect(places == [32..<33, 33..<35, 43..<45, nil])
+
+        #expect(content([5, 0, 0, 0]) == nil && content([5, 0, 1, 0] + valid) == nil)
+        let tooLong: [UInt8] = [1, 0, 1, 4, 0, 0, 0, 0] + [UInt8](repeating: 0x61, count: 1025)
+        for change: [UInt8] in [
+            [1], [1, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0], [3, 0, 0, 0, 0, 0, 0, 0],
+            [4, 0, 0, 0, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0, 0, 0], [1, 0, 2, 0, 0, 0, 0, 0, 0x61],
+            [1, 0, 1, 0, 1, 0, 0, 0, 0x61], [1, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF], [2, 0, 1, 0, 1, 0, 0, 0, 0x61, 0x62],
+            [1, 0, 1, 0, 0, 0, 0, 0, 0xFF], tooLong,
+        ] {
+            var count = 0
+            let batch = content([5, 0, 0, 0] + valid + change) { _ in count += 1 }
+            #expect(batch == nil && count == 2, "\(change.prefix(10))")
+        }
+        for change: [UInt8] in [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]] {
+            #expect(content([5, 0, 0, 0] + valid + change)?.count == 3)
+        }
+    }
+
+    /// A frame and the prefix of a payload.
+    private func beginning(
+        payload: UInt32 = 4, sequence: UInt64 = 1, unflushed: UInt32 = 0, code: UInt8 = 1, flags: UInt8 = 0,
+        name: UInt16 = 0
+    ) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(integer: payload)
+        bytes.append(integer: sequence)
+        bytes.append(integer: unflushed)
+        bytes.append(integer: UInt32(0))
+        bytes += [code, flags]
+        bytes.append(integer: name)
+        return bytes
+    }
+
+    @Test("has a frame that is possible after the one before")
+    func frames() {
+        let most = LogRecord.maximumSequence
+        for (bytes, last, isPossible) in [
+            (beginning(), 0, true), (beginning(payload: 3), 0, false), (beginning(), 1, false),
+            (beginning(sequence: 9), 1, true), (beginning(sequence: 0), 0, false),
+            (beginning(sequence: most), most - 1, true), (beginning(sequence: most + 1), most, false),
+            (beginning(sequence: 5, unflushed: 4), 4, true), (beginning(sequence: 5, unflushed: 5), 4, false),
+        ] as [([UInt8], UInt64, Bool)] {
+            #expect((LogRecord.frame(bytes.span, after: last) != nil) == isPossible, "\(bytes) after \(last)")
+        }
+        for (bytes, isPlausible) in [
+            (beginning(), true), (beginning(code: 0), false), (beginning(code: 5), true), (beginning(code: 6), false),
+            (beginning(flags: 1), true), (beginning(flags: 2), false), (beginning(name: 1), false),
+            (beginning(payload: 5, name: 1), true), (beginning(payload: 5, name: 2), false),
+            (beginning(payload: 9999, name: 1024), true), (beginning(payload: 9999, name: 1025), false),
+        ] as [([UInt8], Bool)] {
+            #expect(LogRecord.isPlausible(bytes.span, LogRecord.frame(bytes.span)) == isPlausible, "\(bytes)")
+        }
+    }
+
+    @Test("has bytes that are compared at every place")
+    func comparison() {
+        for count in 0...20 {
+            let bytes = (0..<count).map { UInt8($0) }
+            func isEqual(_ other: [UInt8]) -> Bool {
+                bytes.withUnsafeBytes { bytes in other.withUnsafeBytes { bytes.isEqual(to: $0) } }
+            }
+            #expect(isEqual(bytes) && !isEqual(bytes + [0]), "\(count)")
+            for position in bytes.indices {
+                var other = bytes
+                other[position] ^= 0x80
+                #expect(!isEqual(other), "\(position) of \(count)")
+            }
+        }
+    }
+}
+
 @Suite("The header of a log") struct LogHeaderTests {
     private let header = LogHeader(fileID: LogFileID(UInt8(1)...16), generation: 5)
 

@@ -175,6 +175,19 @@ struct StoreDirectoryTests {
         #expect(failure?.errno == .noSuchFileOrDirectory && restoredCount == 1)
     }
 
+    @Test("the removal of everything flushes the directories that stay, and holds none open")
+    func removeAllBesideForeign() throws {
+        let store = try openLoggingFlushes()
+        let openCount = memory.openDescriptors.count
+        try memory.write(Data(), to: URL(filePath: "/a/b/store/d/#notes#"))
+        try store.removeAll()
+        #expect(log.take() == [try inode("/a/b/store/d"), try inode("/a/b/store")])
+        #expect(memory.openDescriptors.count == openCount - 1)
+        try store.removeAll(durability: .none)
+        #expect(log.take() == [])
+        #expect(try store.list(nil, isRecursive: true).map(\.path) == ["d"])
+    }
+
     @Test("the record of a name is flushed once, as long as it names the same directory")
     func flushedRecord() throws {
         let store = try open()

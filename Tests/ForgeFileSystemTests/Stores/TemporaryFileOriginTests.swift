@@ -194,6 +194,22 @@ struct OwnerlessJournalTests {
         #expect(countAtRemoval.withLock { $0 } == 1)
     }
 
+    @Test("is cleaned with all others by one object, which keeps one of them")
+    func several() throws {
+        let journals = ["abcdefghijklmnop", "bbcdefghijklmnop"].map { OwnerlessJournal([""], id: $0) }
+        let leftovers = try journals.map { try plant($0.name("#tmp-", slot: 0), in: root) }
+        for journal in journals { try journal.write(in: root, on: memory) }
+        let before = memory.openDescriptors.count
+        let first = try StoreDirectory(root, on: memory)
+        #expect(leftovers.map(isThere) == [false, false])
+        // The root and its record.
+        #expect(memory.openDescriptors.count == before + 2)
+        let staged = try first.stage(try RelativeKey("a"), .none)
+        try save("b", in: try StoreDirectory(root, on: memory))
+        #expect(!isThere("/store/#journal-2"))
+        withExtendedLifetime(staged) {}
+    }
+
     @Test("keeps a directory with the name of a temporary file, and a file with that of trash")
     func otherTypes() throws {
         let journal = OwnerlessJournal(["", ""])
