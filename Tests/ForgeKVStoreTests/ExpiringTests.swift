@@ -182,6 +182,40 @@ struct ExpiringTests {
         #expect(try defaults.keys() == ["b"])
     }
 
+    /// A store in which something happens just before its next batch.
+    private final class Contended: KVLayer, KVTransactionalStoring {
+        let base = InMemoryKVStore()
+        let beforeBatch = Mutex<(@Sendable () throws -> Void)?>(nil)
+
+        func commit(_ batch: KVBatch) throws {
+            let action = beforeBatch.withLock { $0.take() }
+            try action?()
+            try base.commit(batch)
+        }
+    }
+
+    @Test("a value that is stored during a sweep is kept, and one that is swept during a change is absent for it")
+    func contention() throws {
+        let contended = Contended()
+        let (clock, key) = (self.clock, self.key)
+        let store = ExpiringKVStore(contended) { clock.now }
+        let other = ExpiringKVStore(contended.base) { clock.now }
+        try store.set(key, value: 1, expiresAfter: .zero)
+        contended.beforeBatch.withLock { $0 = { try other.set(key, value: 2) } }
+        #expect(try store.removeExpired() == 0)
+        #expect(try store.read(key) == 2)
+
+        try store.set(key, value: 3, expiresAfter: .zero)
+        contended.beforeBatch.withLock { $0 = { _ = try other.removeExpired() } }
+        #expect(try store.createIfAbsent(key, value: 4))
+        #expect(try store.read(key) == 4)
+
+        try store.set(key, value: 5, expiresAfter: .zero)
+        contended.beforeBatch.withLock { $0 = { try other.set(key, value: 6) } }
+        #expect(try !store.createIfAbsent(key, value: 7))
+        #expect(try store.read(key) == 6)
+    }
+
     @Test("exactly one of several threads that create an expired key during a sweep succeeds")
     func concurrency() async throws {
         for round in 0..<20 {

@@ -185,6 +185,21 @@ struct MigratingTests {
         #expect(try old.keys().count == 5)
     }
 
+    @Test("a removal copies, verifies and flushes a value that the old store has, and makes no other call without one")
+    func callsOfRemoval() throws {
+        let recording = RecordingKVStore(new)
+        let store = MigratingKVStore(from: old, to: recording)
+        try store.remove(key)
+        #expect(recording.calls == [KVStoreCall(.remove, ["a"])])
+        try old.set(key, value: 1)
+        recording.clear()
+        try store.remove(key)
+        #expect(
+            recording.calls.map(\.operation) == [.rawValue, .setRawValue, .rawValue, .synchronize, .remove])
+        #expect(try old.keys() == [])
+        #expect(try new.keys() == [])
+    }
+
     @Test("a failed removal keeps the value", arguments: 0..<4)
     func failingRemoval(_ count: Int) throws {
         try old.set(key, value: 1)

@@ -201,6 +201,18 @@ struct DirectoryOwnerTests {
         #expect(try LazyStoreDirectory("/d", of: kind, on: memory).existing() != nil)
     }
 
+    @Test(
+        "of a key-value store or of vaults is not opened for files, and no descriptor stays open",
+        arguments: ["#lock", "#lock-vaults", "#store-key-value", "#store-vaults"] as [POSIXPath])
+    func ofNoFiles(_ name: POSIXPath) throws {
+        try memory.makeDirectories("/d")
+        try write([], to: POSIXPath("/d").appending(name))
+        let before = memory.openDescriptors
+        expectErrno(.resourceBusy) { _ = try StoreDirectory(existing: "/d", on: memory) }
+        expectErrno(.resourceBusy) { _ = try StoreDirectory("/d", on: memory) }
+        #expect(memory.openDescriptors == before)
+    }
+
     @Test("a marker is flushed, renamed unless it exists, and its name flushed")
     func calls() throws {
         try memory.makeDirectories("/d")
