@@ -209,17 +209,62 @@ import Testing
 }
 
 @Suite("The space after the end of a log") struct LogSpaceTests {
-    @Test("ends with a reserve for removals, and that with one for a record that removes everything")
-    func reserves() throws {
-        let disk = InMemoryFileSystem()
-        let file = LogFile(
+    private let disk = InMemoryFileSystem()
+    private let file: LogFile
+
+    init() throws {
+        file = LogFile(
             try disk.open("/log", .readWrite, options: [.create]),
             header: LogHeader(fileID: LogFileID(random: { 1 }), generation: 1), on: disk)
+    }
+
+    private func size() throws -> Int64 { try disk.status("/log").sizeInBytes }
+
+    @Test("is prepared in windows, which are aligned and begin before the end of the one before")
+    func windows() throws {
+        for (offset, end, expected) in [
+            (64, 100, 0..<65_536), (64, 65_536, 0..<65_536), (64, 65_537, 0..<131_072), (131_071, 131_073, 0..<196_608),
+            (131_072, 131_073, 65_536..<196_608),
+        ] as [(Int64, Int64, Range<Int64>)] {
+            #expect(LogWindow(file, after: offset, upTo: end, 1 << 16).range == expected)
+        }
+        // A window that is wanted before it is prepared is not prepared any more.
+        let late = LogWindow(file, after: 64, upTo: 100, 1 << 16)
+        #expect(late.take()?.range == nil)
+        late.prepare()
+        #expect(late.take()?.range == nil)
+        #expect(try size() == 0)
+
+        var space = LogSpace(LogSpace.Options(growth: 1 << 16, granularity: 1 << 16))
+        let none = space.next(of: file)
+        var isMapped = try space.reserve(100, at: 64, of: file)
+        #expect(none == nil && isMapped)
+        let window = space.next(of: file)
+        let next = try #require(window)
+        #expect(next.range == 65_536..<196_608 && space.preparesAt == .max)
+        next.prepare()
+        #expect(try size() == 196_608)
+        // What does not fit into the first window is in the second one.
+        isMapped = try space.reserve(5000, at: 126_000, of: file)
+        #expect(isMapped)
+        #expect(try size() == 196_608)
+        #expect(space.preparesAt == 196_608 - 32_768)
+        #expect(space.holds(196_608 - 4096 - 126_000, at: 126_000) && !space.holds(1, at: 65_535))
+        var mappings = space.takeMappings()
+        #expect(mappings.count == 1)
+        space.release()
+        mappings = space.takeMappings()
+        #expect(mappings.isEmpty && space.preparesAt == .max && !space.holds(1, at: 126_000))
+    }
+
+    @Test("ends with a reserve for removals, and that with one for a record that removes everything")
+    func reserves() throws {
         var space = LogSpace(LogSpace.Options(growth: 1 << 16, granularity: 1 << 16))
         #expect(!space.holds(1, at: 64))
-        #expect(try space.reserve(100, at: 64, of: file))
+        var isMapped = try space.reserve(100, at: 64, of: file)
+        #expect(isMapped)
         let limit: Int64 = 1 << 17
-        #expect(try disk.status("/log").sizeInBytes == limit)
+        #expect(try size() == limit)
         #expect(space.preparesAt == limit - (1 << 15))
         let end = limit - 4096
         #expect(space.holds(Int(end) - 64, at: 64) && !space.holds(Int(end) - 63, at: 64))
@@ -228,13 +273,14 @@ import Testing
             (.set, 0), (.batch, 0), (.remove, 4096 - 64), (.removeAll, 4096), (.flushed, 4096),
         ]
         for (code, room) in rooms {
-            if room > 0 { #expect(try space.reserve(room, at: end, of: file, for: code), "\(code)") }
+            isMapped = room == 0 ? true : try space.reserve(room, at: end, of: file, for: code)
+            #expect(isMapped, "\(code)")
             let error = #expect(throws: FileSystemError.self) {
                 try space.reserve(room + 1, at: end, of: file, for: code)
             }
             #expect(error?.errno == .noSpace, "\(code)")
         }
-        #expect(try disk.status("/log").sizeInBytes == limit)
+        #expect(try size() == limit)
     }
 }
 
