@@ -60,7 +60,7 @@ struct CompactionTests {
         let memory = InMemoryFileSystem()
         let old = LogHeader(fileID: LogFileID(random: { 1 }), generation: 1)
         let new = LogHeader(fileID: LogFileID(random: { 2 }), generation: 2)
-        // The first piece, a mebibyte, ends after so many bytes of the second record; the third one is longer than that.
+        // The first piece, a mebibyte, ends after so many bytes of the second record; the third one is longer.
         let sizes = [(1 << 20) - rest - LogRecord.size(nameCount: 1, valueSize: 0), 2, 5 << 18, 3]
         func content(_ header: LogHeader) -> [UInt8] {
             var bytes = header.encoded()

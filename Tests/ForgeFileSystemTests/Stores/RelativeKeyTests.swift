@@ -80,6 +80,36 @@ struct RelativeKeyTests {
         }
     }
 
+    @Test("texts are compared, and divided, as the bytes that they are")
+    func bytes() throws {
+        for (text, end) in [
+            ("ab", "ab"), ("ab", "b"), ("ab", ""), ("", ""), ("e\u{301}", "\u{301}"), ("\u{600}/", "/"),
+        ] {
+            #expect(text.hasByteSuffix(end) && text.droppingByteSuffix(end) != nil, "\(text) \(end)")
+        }
+        for (text, end) in [("b", "ab"), ("", "a"), ("ab", "a"), ("\u{E9}", "\u{301}"), ("\u{E9}", "e\u{301}")] {
+            #expect(!text.hasByteSuffix(end) && text.droppingByteSuffix(end) == nil, "\(text) \(end)")
+        }
+        #expect("e\u{301}".droppingByteSuffix("\u{301}") == "e")
+        #expect("a/\u{301}b".droppingBytePrefix("a/")?.hasSameBytes(as: "\u{301}b") == true)
+        #expect("ab".droppingBytePrefix("ab") == "")
+        #expect("ab".droppingBytePrefix("abc") == nil)
+        #expect("ab".droppingBytePrefix("b") == nil)
+        let sorted = ["e", "e\u{301}", "\u{E9}"]
+        for (number, first) in sorted.enumerated() {
+            for (other, second) in sorted.enumerated() { #expect(first.precedesInBytes(second) == (number < other)) }
+        }
+        for (text, before, after) in [
+            ("a=b=c", "a", "b=c"), ("=", "", ""), ("=a", "", "a"), ("a=\u{301}", "a", "\u{301}"),
+        ] {
+            let parts = try #require(text.splitAtBytes("="))
+            #expect(parts.before == before && parts.after.hasSameBytes(as: after), "\(text)")
+        }
+        let url = try #require("s3://a://b".splitAtBytes("://"))
+        #expect(url.before == "s3" && url.after == "a://b")
+        for text in ["", "s3", "s3:/", "s3:/a/"] { #expect(text.splitAtBytes("://")?.before == nil, "\(text)") }
+    }
+
     @Test("a component is a key without a slash")
     func component() throws {
         #expect(try RelativeKey(component: "org.example").string == "org.example")
