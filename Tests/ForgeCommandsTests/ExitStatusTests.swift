@@ -1,8 +1,10 @@
+import ArgumentParser
 import ForgeFileSystem
 import ForgeStorage
 import Foundation
 import SystemPackage
 import Testing
+
 @testable import ForgeCommands
 
 @Suite("Exit statuses")
@@ -32,6 +34,11 @@ struct ExitStatusTests {
             (CommandFailure.notBuilt("a", trait: "b"), .notBuilt),
             (CryptError(.wrongKey, .get), .wrongKey), (CryptError(.unavailable(.inUse(processID: nil)), .set), .inUse),
             (CryptError(.tampered, .get), .failure), (FileSystemError(.open, .permissionDenied), .failure),
+            (FileStoreError(.deadlineExceeded(.directoryLock), .save), .inUse),
+            (FileStoreError(.deadlineExceeded(.device), .save), .failure),
+            (FileStoreError(.unavailable(.inputOutput), .save), .failure),
+            (KVStoreError(.unavailable(.inputOutput), .set), .failure),
+            (CryptError(.unavailable(.inputOutput), .set), .failure),
             (CancellationError(), .interrupted), (CommandFailure("", .partial), .partial),
         ]
         for (error, status) in cases { #expect(ExitStatus(of: error) == status, "\(error)") }
@@ -59,6 +66,21 @@ struct ExitStatusTests {
         }
     }
 
+    @Test("a place that cannot be looked at is an error of the system, and not a missing store")
+    func places() throws {
+        let scratch = try Scratch()
+        try scratch.plant("file")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("loop"), withDestinationPath: "loop")
+        func url(_ path: String) -> URL { scratch.url.appendingPathComponent(path) }
+        for path in ["loop", "loop/x"] {
+            let error = #expect(throws: FileSystemError.self, "\(path)") { try itemExists(at: url(path)) }
+            #expect(error?.errno == .tooManySymbolicLinkLevels)
+        }
+        #expect(try itemExists(at: url("file")) && !itemExists(at: url("file"), isDirectory: true))
+        #expect(try itemExists(at: scratch.url, isDirectory: true))
+        #expect(try !itemExists(at: url("none")) && !itemExists(at: url("none/x")) && !itemExists(at: url("file/x")))
+    }
+
     @Test("a store that another process has open exclusively is in use")
     func inUse() async throws {
         let fixture = try await StoreFixture()
@@ -73,27 +95,29 @@ struct ExitStatusTests {
         withExtendedLifetime(store) {}
     }
 
-    @Test("verbs that change an item print it with --json")
+    @Test("verbs that change an item, or read a secret, print it with --json")
     func actions() async throws {
         let fixture = try await StoreFixture()
         let root = fixture.scratch.url.path
         let vault = ["\(root)/vault/v", "--key-file", "\(root)/vault/key"]
         let cases: [([String], String)] = [
-            (["kv", "set", "\(root)/kv", "a", "1"], "set"), (["kv", "rm", "\(root)/kv", "a"], "remove"),
-            (["file", "set", "\(root)/files", "b"], "set"),
-            (["file", "get", "\(root)/files", "b", "-o", "\(root)/o"], "get"),
-            (["file", "rm", "\(root)/files", "b"], "remove"), (["secret", "set"] + vault + ["b"], "set"),
-            (["secret", "rm"] + vault + ["b"], "remove"),
+            (["kv", "set", "\(root)/kv", "a", "1"], #"{"action":"set","bytes":3,"key":"a"}"#),
+            (["kv", "rm", "\(root)/kv", "a"], #"{"action":"remove","key":"a"}"#),
+            (["file", "set", "\(root)/files", "b"], #"{"action":"set","bytes":1,"key":"b"}"#),
+            (
+                ["file", "get", "\(root)/files", "b", "-o", "\(root)/o"],
+                #"{"action":"get","bytes":1,"destination":"\#(root)/o","key":"b"}"#
+            ),
+            (["file", "rm", "\(root)/files", "b"], #"{"action":"remove","key":"b"}"#),
+            (["secret", "set"] + vault + ["b"], #"{"action":"set","key":"b"}"#),
+            (["secret", "rm"] + vault + ["b"], #"{"action":"remove","key":"b"}"#),
+            (["secret", "get"] + vault + ["token"], #"{"name":"token","secret":"s3cret"}"#),
+            (["secret", "list"] + vault, #"{"name":"token"}"#),
         ]
-        for (arguments, action) in cases {
+        for (arguments, line) in cases {
             let run = try CommandRun(arguments + ["--json"], input: "x")
-            let rows = try run.rows()
-            #expect(rows.count == 1)
-            #expect(rows.first?["action"] as? String == action, "\(arguments) \(run.errors)")
-            #expect(rows.first?["key"] as? String == (arguments[0] == "kv" ? "a" : "b"))
+            #expect(run.status == 0 && run.output == line + "\n", "\(arguments) \(run.output) \(run.errors)")
         }
-        let secret = try CommandRun(["secret", "get"] + vault + ["token", "--json"])
-        #expect(try secret.rows().first?["secret"] as? String == "s3cret")
         let demo = try CommandRun(["demo", "--json", "--directory", "\(root)/demo"])
         #expect(demo.status == 0, "\(demo.errors)")
         #expect(Set(try demo.rows().map { $0["store"] as? String }).count == 5)
@@ -140,6 +164,124 @@ struct FailureTextTests {
         let run = try CommandRun(["--version"])
         #expect(run.status == 0)
         #expect(run.output.first?.isNumber == true)
+    }
+}
+
+@Suite("Messages and reports of commands")
+struct MessageTests {
+    @Test("an error is one line and wrong usage may be several; JSON has the status, its word and the text")
+    func errors() {
+        #expect(ErrorMessage.text("Error: a\nb", code: 1) == "Error: a\\x0ab\n")
+        #expect(ErrorMessage.text("Error: a\nb\t", code: 64) == "Error: a\nb\\x09\n")
+        #expect(ErrorMessage.json("Error: a", code: 4) == #"{"code":4,"kind":"notFound","message":"a"}"# + "\n")
+        #expect(ErrorMessage.json("a", code: 3) == #"{"code":3,"kind":"failure","message":"a"}"# + "\n")
+    }
+
+    @Test("the message of wrong usage quotes only what cannot be a secret, and names -- where it may help")
+    func usage() {
+        func text(_ message: String, _ words: String) -> String {
+            UsageMessage(message, arguments: words.split(separator: " ").map(String.init)).text
+        }
+        let (unknown, missing) = ("Error: Unknown option '-x'", "Error: Missing expected argument '<key>'")
+        let unexpected = "Error: Unexpected argument 'zz'"
+        let kept: [(message: String, words: String, isAboutHyphens: Bool)] = [
+            (unknown, "kv get s -x", true), (unknown, "-x", true),
+            ("\(unknown). \(UsageMessage.hint)", "kv get s -xyz", false), (missing, "kv get -9", true),
+            (missing, "kv get s", false), (missing, "kv get -- -9", false), (missing, "secret set v -9", true),
+            (unexpected, "kv list s -x zz", false), (unexpected, "help zz", false),
+        ]
+        for (message, words, isAboutHyphens) in kept {
+            #expect(text(message, words) == message + (isAboutHyphens ? "\n\(UsageMessage.hint)" : ""), "\(words)")
+        }
+        let replaced: [(words: String, command: any ParsableCommand.Type)] = [
+            ("secret set v zz", SecretCommand.Set.self), ("secret sett zz", SecretCommand.self),
+            ("secert set zz", ForgeCommand.self), ("zz", ForgeCommand.self),
+        ]
+        for (words, command) in replaced {
+            let message = text(unexpected, words)
+            #expect(message.hasSuffix("\nUsage: \(ForgeCommand.usageString(for: command))"), "\(message)")
+            #expect(!message.contains("zz"))
+        }
+    }
+
+    @Test("an argument of one hyphen and several letters is refused, unless it follows --")
+    func combinedOptions() throws {
+        for word in ["-ah", "-zh", "-Ah", "-Zh", "-height"] {
+            #expect(throws: ValidationError.self, "\(word)") {
+                try ForgeCommand.refuseCombinedOptions(in: ["kv", word])
+            }
+        }
+        for words in [["-a"], ["-"], ["--all"], ["-1h"], ["-@h"], ["-[h"], ["-`h"], ["-{h"], ["--", "-ah"]] {
+            try ForgeCommand.refuseCombinedOptions(in: words)
+        }
+    }
+
+    @Test("a copy counts what it did, and its end tells what failed or was skipped")
+    func copies() throws {
+        func newLog() throws -> TransferLog { TransferLog(try TransferArguments.parse(["kv:a", "json:-"])) }
+        let log = try newLog()
+        try log.record(.equal, "a")
+        #expect(!log.hasChanges && !log.hasFailed)
+        for action in [TransferLog.Action.copy, .delete] { try log.record(action, "a") }
+        #expect(log.hasChanges)
+        for action in [TransferLog.Action.replace, .equal, .equal, .removed] { try log.record(action, "a") }
+        try log.finish()
+        try log.requireCompleteSource()
+        try log.record(.skip, "a")
+        let skipped = #expect(throws: CommandFailure.self) { try log.finish() }
+        #expect(skipped?.status == .partial && skipped?.description == "1 item skipped: see the list")
+        for _ in 0..<2 { try log.record(.fail, "a") }
+        #expect(log.hasFailed)
+        let partial = #expect(throws: CommandFailure.self) { try log.finish() }
+        #expect(partial?.status == .partial && partial?.description == "2 items failed, 6 did not")
+        let incomplete = #expect(throws: CommandFailure.self) { try log.requireCompleteSource() }
+        #expect(incomplete?.status == .partial && incomplete?.description == "nothing was deleted: 2 items failed")
+        let other = try newLog()
+        try other.record(.fail, "a")
+        let failure = #expect(throws: CommandFailure.self) { try other.finish() }
+        #expect(failure?.status == .failure && failure?.description == "1 item failed, 0 did not")
+    }
+
+    @Test("a backup of which one file failed and another was left out is partial", arguments: [true, false])
+    func backups(json: Bool) throws {
+        for isFailure in [true, false] {
+            let report = BackupReport("saved", json: json)
+            #expect(report.isEmpty)
+            try report.count(bytes: 1)
+            if isFailure { try report.fail("a", "reason") } else { try report.skip("a", "reason") }
+            #expect(!report.isEmpty)
+        }
+        let report = BackupReport("saved", json: json)
+        try report.fail("a", "reason")
+        try report.skip("b", "reason")
+        #expect(!report.isEmpty)
+        let failure = #expect(throws: CommandFailure.self) { try report.finish("place") }
+        #expect(failure?.status == .partial && failure?.description == "1 failed, 1 left out: see the list")
+    }
+
+    @Test("a copy goes on after an error of one file, and not after one of all files")
+    func errorsOfOneFile() {
+        func error(_ code: FileStoreError.Code, _ cause: FileSystemError? = nil) -> any Error {
+            FileStoreError(code, .save, key: "a", underlying: cause)
+        }
+        let ofOne: [any Error] = [
+            CopyDamage(), PresentStore(text: "a"), error(.notFound), error(.isDirectory),
+            error(.unavailable(.inputOutput)),
+            error(.unavailable(.inputOutput), FileSystemError(.rename, .resourceBusy)),
+            error(.unavailable(.inputOutput), FileSystemError(.unlink, .resourceBusy)),
+            error(.notPermitted, FileSystemError(.open, .permissionDenied)), FileSystemError(.write, .notPermitted),
+            FileSystemError(.open, .notDirectory), FileSystemError(.write, .fileNameTooLong),
+            FileSystemError(.open, .notSupported), FileSystemError(.open, .noSuchAddressOrDevice),
+        ]
+        for error in ofOne { #expect(error.concernsOneFile, "\(error)") }
+        let ofAll: [any Error] = [
+            error(.noSpace), error(.unavailable(.server)), error(.notPermitted),
+            error(.notPermitted, FileSystemError(.open, .readOnlyFileSystem)),
+            error(.unavailable(.inputOutput), FileSystemError(.write, .resourceBusy)),
+            error(.unavailable(.inputOutput), FileSystemError(.rename, .ioError)), FileSystemError(.write, .noSpace),
+            FileSystemError(.write, .notSupported), FileSystemError(.open, .ioError), CancellationError(),
+        ]
+        for error in ofAll { #expect(!error.concernsOneFile, "\(error)") }
     }
 }
 

@@ -16,12 +16,14 @@ struct OutputTests {
         var table = TextTable([("Name", .left), ("Bytes", .right), ("Path", .left)])
         table.add(["a", "7", "x"])
         table.add(["longer", "12345678", ""])
+        table.add(["éé", "1", "y"])
         #expect(
             table.lines == [
                 "Name       Bytes  Path",
                 "──────  ────────  ────",
                 "a              7  x",
                 "longer  12345678",
+                "éé             1  y",
             ])
     }
 
@@ -68,8 +70,33 @@ struct OutputTests {
                 == "\r[#########...........] 49%  0 of 10 files  2.0 KiB, 1020 B/s  0:02 left\u{1B}[K", "\(lines)")
         let objects = try shown(.jsonLines)
         #expect(objects.count == 8, "\(objects)")
-        #expect(objects.last?.hasPrefix("{\"bytes\":2040,\"items\":0,") == true, "\(objects)")
+        #expect(
+            objects.last
+                == #"{"bytes":2040,"items":0,"seconds":2,"totalBytes":4096,"totalItems":10,"type":"progress"}"# + "\n")
         #expect(try shown(.none).isEmpty)
+        #expect((Duration.milliseconds(1500) + .microseconds(900)).seconds == 1.5)
+    }
+
+    @Test("the line of progress has a bar, the counts, the rate and the time that is left, whatever the total is")
+    func progressLine() {
+        let (ten, half) = (Progress.Amount(items: 10), "[##########..........] 50%")
+        let cases: [(done: Progress.Amount, total: Progress.Amount?, time: Duration, line: String)] = [
+            (.init(), ten, .seconds(2), "[....................] 0%  0 of 10 files  0/s"),
+            (.init(items: 1), ten, .seconds(2), "[##..................] 10%  1 of 10 files  0/s  0:18 left"),
+            (.init(items: 5), ten, .seconds(10), "\(half)  5 of 10 files  0/s  0:10 left"),
+            (.init(items: 5), ten, .seconds(125), "\(half)  5 of 10 files  0/s  2:05 left"),
+            (ten, ten, .seconds(2), "[####################] 100%  10 of 10 files  5/s"),
+            (.init(items: 12), ten, .seconds(2), "[####################] 100%  12 of 10 files  6/s"),
+            (.init(), .init(), .zero, "[....................] 0%  0 of 0 files  0/s"),
+            (
+                .init(items: 3, bytes: 1024), .init(items: 4, bytes: 4096), .seconds(2),
+                "[#####...............] 25%  3 of 4 files  1.0 KiB, 512 B/s  0:06 left"
+            ),
+            (.init(items: 1, bytes: 10), nil, .zero, "1 files  10 B, 9.8 KiB/s"),
+        ]
+        for (done, total, time, line) in cases {
+            #expect(Progress.line("files", done, of: total, after: time) == line)
+        }
     }
 
     @Test("the line of progress is removed once from the terminal, if it was shown")
@@ -87,26 +114,60 @@ struct OutputTests {
         #expect(shown.withLock { $0 } == ["\r2 files  2/s\u{1B}[K", "\r\u{1B}[K"])
     }
 
-    @Test("progress as JSON is shown on standard error while standard output takes lines of data")
-    func progressBesideLines() throws {
+    @Test(
+        "progress as JSON is shown on standard output, or on standard error while standard output takes lines of data",
+        arguments: [true, false])
+    func progressBesideLines(isOutputTaken: Bool) throws {
+        let scratch = try Scratch()
         let (input, output, errors) = (Pipe(), try ChildProcess.unnamedFile(), try ChildProcess.unnamedFile())
+        let destination = isOutputTaken ? "-" : scratch.path("lines")
         let copy = try ChildProcess(
-            CommandRun.executable(), ["copy", "json:-", "json:-", "--json"], input: .pipe(input),
+            CommandRun.executable(), ["copy", "json:-", "json:\(destination)", "--json"], input: .pipe(input),
             output: .file(output), errors: .file(errors))
         let deadline = ContinuousClock.now + .seconds(60)
+        let progress = isOutputTaken ? errors : output
         var count = 0
         // Progress is shown with an item, some time after the start.
         repeat {
             try input.fileHandleForWriting.write(contentsOf: Data("{\"key\":\"\(count)\",\"value\":1}\n".utf8))
             count += 1
             usleep(10_000)
-        } while try errors.seekToEnd() == 0 && copy.isRunning && .now < deadline
+        } while try progress.seekToEnd() == 0 && copy.isRunning && .now < deadline
         try input.fileHandleForWriting.close()
         #expect(copy.wait() == .exit(0))
-        let lines = String(decoding: try ChildProcess.content(of: output), as: UTF8.self).split(separator: "\n")
+        let others = try isOutputTaken ? ChildProcess.content(of: output) : Data(contentsOf: URL(filePath: destination))
+        let lines = String(decoding: others, as: UTF8.self).split(separator: "\n")
         #expect(lines.count == count && lines.allSatisfy { $0.hasPrefix("{\"key\":") })
-        let shown = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self).split(separator: "\n")
+        if !isOutputTaken { #expect(try ChildProcess.content(of: errors).isEmpty) }
+        let shown = String(decoding: try ChildProcess.content(of: progress), as: UTF8.self).split(separator: "\n")
         #expect(shown.first?.contains("\"type\":\"progress\"") == true, "\(shown)")
+        let last = Data(try #require(shown.last).utf8)
+        let summary = try #require(JSONSerialization.jsonObject(with: last) as? [String: Any])
+        #expect(summary["type"] as? String == "summary" && summary["copied"] as? Int == count, "\(summary)")
+        // The first progress is shown after a quarter of a second.
+        #expect((summary["seconds"] as? Double ?? 0) >= 0.25, "\(summary)")
+    }
+
+    @Test("a list of many keys has each once, as lines of JSON and as a table with the widths of its first part")
+    func longList() throws {
+        let scratch = try Scratch()
+        // The second key is wider than the first, and the last one wider than all of the first part.
+        let names = ["10000", "10000-wide"] + (10_001..<18_200).map(String.init) + ["9-wider-still"]
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        for start in stride(from: 0, to: names.count, by: 1000) {
+            var batch = KVBatch()
+            for name in names[start..<min(start + 1000, names.count)] { try batch.set(KVKey<Int>(name), value: 1) }
+            try store.commit(batch)
+        }
+        try store.close()
+        let lines = names.map { #"{"key":"\#($0)","bytes":3,"value":1}"# + "\n" }.joined()
+        let isListed = try CommandRun(["kv", "list", scratch.path("kv"), "--json"]).output == lines
+        #expect(isListed)
+        let head = ["Key         Bytes  Value", "──────────  ─────  ─────"]
+        let rows = names.map { $0 + String(repeating: " ", count: max(0, 10 - $0.count)) + "      3  1" }
+        let table = (head + rows).map { $0 + "\n" }.joined()
+        let isTable = try CommandRun(["kv", "list", scratch.path("kv")]).output == table
+        #expect(isTable)
     }
 
     @Test("a number of things is counted in words")
@@ -257,5 +318,7 @@ struct ControlCharacterTests {
     func ellipsis() throws {
         #expect("12345".shortened(to: 5) == "12345")
         #expect("123456".shortened(to: 5) == "1234…")
+        #expect("12345".shortenedInside(to: 5) == "12345")
+        #expect("123456".shortenedInside(to: 5) == "12…56")
     }
 }
