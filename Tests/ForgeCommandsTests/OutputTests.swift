@@ -74,7 +74,15 @@ struct OutputTests {
             objects.last
                 == #"{"bytes":2040,"items":0,"seconds":2,"totalBytes":4096,"totalItems":10,"type":"progress"}"# + "\n")
         #expect(try shown(.none).isEmpty)
+    }
+
+    @Test("a time in seconds has no more than three digits after the point")
+    func seconds() {
         #expect((Duration.milliseconds(1500) + .microseconds(900)).seconds == 1.5)
+        for text in ["0.184", "1.586", "1.864", "86400.999"] {
+            let milliseconds = Int64((Double(text) ?? 0) * 1000 + 0.5)
+            #expect("\(Duration.milliseconds(milliseconds).seconds)" == text)
+        }
     }
 
     @Test("the line of progress has a bar, the counts, the rate and the time that is left, whatever the total is")
@@ -127,10 +135,12 @@ struct OutputTests {
         let deadline = ContinuousClock.now + .seconds(60)
         let progress = isOutputTaken ? errors : output
         var count = 0
-        // Progress is shown with an item, some time after the start.
+        // Progress is shown with an item, some time after the start. Items are recorded by batches.
         repeat {
-            try input.fileHandleForWriting.write(contentsOf: Data("{\"key\":\"\(count)\",\"value\":1}\n".utf8))
-            count += 1
+            let keys = count..<count + 64
+            let lines = keys.map { "{\"key\":\"\($0)\",\"value\":1}\n" }.joined()
+            try input.fileHandleForWriting.write(contentsOf: Data(lines.utf8))
+            count = keys.upperBound
             usleep(10_000)
         } while try progress.seekToEnd() == 0 && copy.isRunning && .now < deadline
         try input.fileHandleForWriting.close()

@@ -311,16 +311,19 @@ struct KVListTests {
         #expect(run.status == 1 && run.errors.contains("ENAMETOOLONG"), "\(run.errors)")
     }
 
-    @Test("a change of a damaged store is made, and the damage is one line and sets the exit status, once")
-    func changeOfDamagedStore() throws {
+    @Test(
+        "a change of a damaged store is made, and the damage is one line and sets the exit status, once",
+        arguments: ["set", "rm"])
+    func changeOfDamagedStore(verb: String) throws {
         try fillAndDamage()
         let store = scratch.path("kv")
-        let set = try CommandRun(["kv", "set", store, "key.3", "33"])
-        #expect(set.status == 1)
-        #expect(set.errorLines.count == 1, "\(set.errors)")
-        #expect(set.errors.contains("set aside in \(store)/quarantine-records-"), "\(set.errors)")
+        let change = try CommandRun(["kv", verb, store, "key.3"] + (verb == "set" ? ["33"] : []))
+        #expect(change.status == 1)
+        #expect(change.errorLines.count == 1, "\(change.errors)")
+        #expect(change.errors.contains("set aside in \(store)/quarantine-records-"), "\(change.errors)")
         let get = try CommandRun(["kv", "get", store, "key.3"])
-        #expect(get.status == 0, "\(get.errors)")
-        #expect(get.output == "33\n")
+        #expect(get.status == (verb == "set" ? 0 : 4), "\(get.errors)")
+        #expect(get.output == (verb == "set" ? "33\n" : ""))
+        #expect(try CommandRun(["kv", "get", store, "key.4"]).output == "4\n")
     }
 }

@@ -142,6 +142,15 @@ struct TerminalTests {
             _ = text.withCString { write(master, $0, strlen($0)) }
         }
 
+        /// What the terminal shows next, for which it waits.
+        func shown() throws -> String {
+            var request = pollfd(fd: master, events: Int16(POLLIN), revents: 0)
+            try #require(poll(&request, 1, 60_000) == 1)
+            var bytes = [UInt8](repeating: 0, count: 1 << 10)
+            let count = read(master, &bytes, bytes.count)
+            return String(decoding: bytes.prefix(max(count, 0)), as: UTF8.self)
+        }
+
         deinit {
             close(master)
             close(slave)
@@ -165,7 +174,21 @@ struct TerminalTests {
         return process
     }
 
-    @Test("one line is read without echo, and the echo is restored afterwards")
+    private func stored() throws -> String {
+        let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
+        return try CommandRun(["secret", "get"] + vault + ["token"]).output
+    }
+
+    /// Waits until a condition holds.
+    private func eventually(_ condition: () throws -> Bool) throws {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try !condition() {
+            try #require(ContinuousClock.now < deadline)
+            usleep(1000)
+        }
+    }
+
+    @Test("one line is read without echo but for its end, and the echo is restored afterwards")
     func hidden() throws {
         let terminal = try Terminal()
         #expect(try terminal.echoes)
@@ -174,8 +197,24 @@ struct TerminalTests {
         terminal.type("s3cret\n")
         #expect(process.wait() == .exit(0))
         #expect(try terminal.echoes)
-        let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
-        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
+        #expect(try terminal.shown() == "\r\n")
+        #expect(try stored() == "s3cret\n")
+    }
+
+    @Test("the echo is on while the command is stopped, and off again when it continues")
+    func stopped() throws {
+        let terminal = try Terminal()
+        let process = try start(on: terminal)
+        defer { process.send(SIGKILL) }
+        process.send(SIGTSTP)
+        try eventually { try String(contentsOfFile: "/proc/\(process.id)/stat", encoding: .utf8).contains(") T ") }
+        #expect(try terminal.echoes)
+        process.send(SIGCONT)
+        try eventually { try !terminal.echoes }
+        terminal.type("s3cret\n")
+        #expect(process.wait() == .exit(0))
+        #expect(try terminal.echoes)
+        #expect(try stored() == "s3cret\n")
     }
 
     @Test("a line as long as the terminal's buffer is refused, because its rest may be lost")
@@ -195,8 +234,7 @@ struct TerminalTests {
         let process = try start(on: terminal)
         terminal.type(secret + "\n")
         #expect(process.wait() == .exit(0))
-        let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
-        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == secret + "\n")
+        #expect(try stored() == secret + "\n")
     }
 
     @Test(

@@ -8,20 +8,25 @@ import Testing
 
 @Suite("watch and du")
 struct WatchTests {
-    /// Starts `forge watch`, calls `change` once it watches, and returns the lines it printed.
-    private func watch(_ words: [String], _ change: () async throws -> Void) async throws -> [String] {
+    /// Starts `forge watch`, calls `change` once it watches, and returns its end and the lines it printed.
+    private func watch(
+        _ words: [String], prefix: [String] = [], errors: ChildProcess.Stream = .inherited,
+        _ change: (ChildProcess) async throws -> Void
+    ) async throws -> (end: ChildProcess.End, lines: [String]) {
         let output = Pipe()
-        let process = try ChildProcess(CommandRun.executable(), ["watch"] + words, output: .pipe(output))
+        let command = prefix + [try CommandRun.executable(), "watch"] + words
+        let process = try ChildProcess(
+            command[0], Array(command.dropFirst()), output: .pipe(output), errors: errors)
         var text = ""
         while !text.hasSuffix("\n") {
             let data = output.fileHandleForReading.availableData
             guard !data.isEmpty else { break }
             text += String(decoding: data, as: UTF8.self)
         }
-        try await change()
+        try await change(process)
+        let end = process.wait(killingAfter: .seconds(60))
         text += String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-        #expect(process.wait() == .exit(0))
-        return text.split(separator: "\n").map(String.init)
+        return (end, text.split(separator: "\n").map(String.init))
     }
 
     @Test("changes and removals of keys are printed", .timeLimit(.minutes(10)))
@@ -29,22 +34,62 @@ struct WatchTests {
         let fixture = try await StoreFixture()
         let store = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("kv"))
         let words = ["kv:\(fixture.scratch.path("kv"))", "--interval", "0.02", "--count", "3"]
-        let lines = try await watch(words) {
+        let (end, lines) = try await watch(words) { _ in
             try store.batch { batch in
                 try batch.set(KVKey<Int>("new"), value: 1)
                 batch.remove(KVKey<String>("name"))
             }
         }
-        #expect(lines == ["resync", "changed  new", "removed  name"])
+        #expect(end == .exit(0) && lines == ["resync", "changed  new", "removed  name"], "\(end) \(lines)")
+    }
+
+    @Test("a signal that asks a watch to end does so, without a message", arguments: [SIGTERM, SIGHUP])
+    func signals(signal: CInt) async throws {
+        let fixture = try await StoreFixture()
+        let errors = try ChildProcess.unnamedFile()
+        let (end, lines) = try await watch(["kv:\(fixture.scratch.path("kv"))"], errors: .file(errors)) {
+            $0.send(signal)
+        }
+        #expect(end == .signal(signal) && lines == ["resync"], "\(end) \(lines)")
+        #expect(try ChildProcess.content(of: errors).isEmpty)
+    }
+
+    @Test("control-C does not end a watch whose caller ignores it")
+    func ignoredSignal() async throws {
+        let fixture = try await StoreFixture()
+        let store = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("kv"))
+        let (end, lines) = try await watch(
+            ["kv:\(fixture.scratch.path("kv"))", "--interval", "0.02", "--count", "2"],
+            prefix: ["/bin/sh", "-c", "trap '' INT; exec \"$0\" \"$@\""]
+        ) {
+            $0.send(SIGINT)
+            try store.set(KVKey<Int>("new"), value: 1)
+        }
+        #expect(end == .exit(0) && lines == ["resync", "changed  new"], "\(end) \(lines)")
+    }
+
+    @Test("a key-value store that is removed while it is watched is not found")
+    func removedStore() async throws {
+        let fixture = try await StoreFixture()
+        let errors = try ChildProcess.unnamedFile()
+        let path = fixture.scratch.path("kv")
+        let (end, lines) = try await watch(["kv:\(path)", "--interval", "0.02"], errors: .file(errors)) { _ in
+            try FileManager.default.removeItem(atPath: "\(path)/log")
+        }
+        #expect(end == .exit(4) && lines == ["resync"], "\(end) \(lines)")
+        let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+        #expect(message == "Error: no store here: there is no key-value store at \(path)\n")
     }
 
     @Test("changes of files are printed", .timeLimit(.minutes(10)))
     func files() async throws {
         let fixture = try await StoreFixture()
         let files = DiskFileStore(root: fixture.scratch.url.appendingPathComponent("files"))
-        let lines = try await watch(["file:\(fixture.scratch.path("files"))", "--count", "2", "--json"]) {
+        let words = ["file:\(fixture.scratch.path("files"))", "--count", "2", "--json"]
+        let (end, lines) = try await watch(words) { _ in
             try await files.save(Data("new".utf8), to: "a.txt")
         }
+        #expect(end == .exit(0))
         #expect(
             lines == [
                 "{\"action\":\"resync\",\"type\":\"change\"}",

@@ -166,6 +166,6 @@ final class Progress: Sendable {
 extension Duration {
     /// The duration in seconds, truncated to milliseconds.
     var seconds: Double {
-        Double(components.seconds) + Double(components.attoseconds / 1_000_000_000_000_000) / 1000
+        Double(components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000) / 1000
     }
 }
