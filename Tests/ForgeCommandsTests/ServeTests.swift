@@ -1,5 +1,10 @@
+import ChildProcesses
 import Foundation
 import Testing
+
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
 
 @Suite("forge serve") struct ServeTests {
     #if Inspector
@@ -34,6 +39,41 @@ import Testing
                 #expect(run.errors.hasPrefix("Error: "))
             }
         }
+    }
+
+    @Test(
+        "serves the page with the given keys until control-C, and permits edits only with --write",
+        .timeLimit(.minutes(10)), arguments: [true, false])
+    func serves(isWritable: Bool) async throws {
+        let fixture = try await StoreFixture()
+        let (output, errors) = (Pipe(), try ChildProcess.unnamedFile())
+        let words = ["serve", fixture.scratch.url.path, "--vault-key", fixture.scratch.path("vault/key")]
+        let process = try ChildProcess(
+            CommandRun.executable(), words + (isWritable ? ["--write"] : []), output: .pipe(output),
+            errors: .file(errors))
+        defer { process.send(SIGKILL) }
+        let line = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
+        let page = try #require(URL(string: String(line.dropLast())), "\(line)")
+        let (port, token) = (try #require(page.port), try #require(page.fragment))
+        #expect(line == "http://127.0.0.1:\(port)/#\(token)\n")
+        func answer(_ path: String, posting body: String? = nil) async throws -> String {
+            var request = URLRequest(url: try #require(URL(string: "http://127.0.0.1:\(port)/api/\(path)")))
+            request.setValue("Bearer \(token)", forHTTPHeaderField: "Authorization")
+            if let body {
+                request.httpMethod = "POST"
+                request.httpBody = Data(body.utf8)
+                request.setValue("application/json", forHTTPHeaderField: "Content-Type")
+                request.setValue("http://127.0.0.1:\(port)", forHTTPHeaderField: "Origin")
+            }
+            return String(decoding: try await URLSession.shared.data(for: request).0, as: UTF8.self)
+        }
+        let stores = try await answer("stores")
+        #expect(stores.contains("\"isWritable\":\(isWritable),"), "\(stores)")
+        let vault = try await answer("unlock", posting: "{\"store\":\"vault/v\"}")
+        #expect(vault.contains("\"names\":[\"token\"]"), "\(vault)")
+        process.send(SIGINT)
+        #expect(process.wait(killingAfter: .seconds(60)) == .exit(0))
+        #expect(try ChildProcess.content(of: errors).isEmpty)
     }
     #else
     @Test("says how to build it, with status 69, if it was built without the trait")
