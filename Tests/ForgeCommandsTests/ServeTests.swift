@@ -68,7 +68,7 @@ import FoundationNetworking
             return String(decoding: try await URLSession.shared.data(for: request).0, as: UTF8.self)
         }
         let stores = try await answer("stores")
-        #expect(stores.contains("\"isWritable\":\(isWritable),"), "\(stores)")
+        #expect(stores.contains("\"isWritable\":\(isWritable)"), "\(stores)")
         let vault = try await answer("unlock", posting: "{\"store\":\"vault/v\"}")
         #expect(vault.contains("\"names\":[\"token\"]"), "\(vault)")
         process.send(SIGINT)
