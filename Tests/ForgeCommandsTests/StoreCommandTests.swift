@@ -1,10 +1,57 @@
 import ChildProcesses
 import ForgeStorage
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
 @testable import ForgeCommands
+
+/// A store in memory, in which another process sets a key after each of the first reads.
+private final class ContestedStore: AsyncKVStoring {
+    private let base = LocalAsyncKVStore(InMemoryKVStore())
+    /// What the other process sets, in the order of the reads.
+    private let others: [[UInt8]]
+    let readCount = Mutex(0)
+
+    init(_ others: [[UInt8]]) {
+        self.others = others
+    }
+
+    func capabilities() async -> AsyncKVCapabilities { await base.capabilities() }
+
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        let entry = try await base.entry(named: name)
+        let number = readCount.withLock { count -> Int in
+            count += 1
+            return count - 1
+        }
+        if number < others.count {
+            var batch = KVBatch()
+            batch.append(.set(name: name, bytes: others[number]))
+            _ = try await base.commit(batch, timeToLive: nil)
+        }
+        return entry
+    }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
+        try await base.keys(prefix: prefix, after: after, limit: limit)
+    }
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        try await base.commit(batch, timeToLive: timeToLive)
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        base.changes(prefix: prefix, from: revision)
+    }
+}
 
 struct StoreCommandTests {
     let scratch: Scratch
@@ -91,6 +138,27 @@ struct StoreCommandTests {
         #expect(try settings.read(versioned) == 1)
         let bytes = try #require(try settings.rawValue(named: "versioned"))
         #expect(try ValueEnvelope(decoding: bytes).schemaVersion == 2)
+    }
+
+    @Test("kv set replaces what another process writes meanwhile and keeps its version, but gives up at the ninth time")
+    func contestedKey() async throws {
+        let values = try (1...9).map { version in
+            try ValueEnvelope(schemaVersion: UInt32(version), payload: CodedValue.bool(true).encoded()).encoded
+        }
+        let set = try KVCommand.Set.parse(["store", "key", "text"])
+        let store = ContestedStore(Array(values.prefix(8)))
+        try await set.setValue(in: OpenedKVStore(store))
+        #expect(store.readCount.withLock { $0 } == 9)
+        let entry = try await store.entry(named: "key")
+        let envelope = try ValueEnvelope(decoding: #require(entry).bytes)
+        #expect(envelope.schemaVersion == 8)
+        #expect(try CodedValue(decoding: envelope) == .string("text"))
+
+        let busy = ContestedStore(values)
+        let error = await #expect(throws: KVStoreError.self) { try await set.setValue(in: OpenedKVStore(busy)) }
+        #expect(error?.code == .conflict)
+        #expect(busy.readCount.withLock { $0 } == 9)
+        #expect(try await busy.entry(named: "key")?.bytes == values[8])
     }
 
     @Test("a list truncates a long value with an ellipsis, get prints all of it")

@@ -64,7 +64,8 @@ struct KVCommand: AsyncParsableCommand {
             try await store.withStore(.readWrite, setValue)
         }
 
-        private func setValue(in kv: OpenedKVStore) async throws {
+        /// Sets the value, again if another process has written the key meanwhile.
+        func setValue(in kv: OpenedKVStore) async throws {
             var attempts = 0
             while true {
                 let old = try await kv.entry(named: key)
