@@ -82,6 +82,16 @@ struct DemoTests {
         #expect(try await story.remains().isEmpty)
     }
 
+    @Test("what is read back differently is named, and is a failure")
+    func differences() throws {
+        let directory = scratch.path("demo")
+        #expect(try CommandRun(["demo", "--keep", "--directory", directory]).status == 0)
+        #expect(try CommandRun(["kv", "set", "\(directory)/settings", "taskflow.onboarding", "false"]).status == 0)
+        let run = try CommandRun(["demo", "--read-back", "--directory", directory])
+        #expect(run.status == 1 && run.output.isEmpty, "\(run.output)")
+        #expect(run.errors == "Error: read back differently: the onboarding flag\n")
+    }
+
     @Test("a missing avatar is one line on standard error")
     func missingAvatar() throws {
         let run = try CommandRun(["demo", "--directory", scratch.path("demo"), "--avatar", scratch.path("none.jpg")])

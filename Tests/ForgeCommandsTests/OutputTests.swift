@@ -86,17 +86,18 @@ struct OutputTests {
 
     @Test("the line of progress has a bar, the counts, the rate and the time that is left, whatever the total is")
     func progressLine() {
-        let (ten, half) = (Progress.Amount(items: 10), "[##########..........] 50%")
+        let (nothing, ten) = (Progress.Amount(), Progress.Amount(items: 10))
+        let half = "[##########..........] 50%"
         let cases: [(done: Progress.Amount, total: Progress.Amount?, time: Duration, line: String)] = [
-            (.init(), ten, .seconds(2), "[....................] 0%  0 of 10 files  0/s"),
+            (nothing, ten, .seconds(2), "[....................] 0%  0 of 10 files  0/s"),
             (.init(items: 1), ten, .seconds(2), "[##..................] 10%  1 of 10 files  0/s  0:18 left"),
             (.init(items: 5), ten, .seconds(10), "\(half)  5 of 10 files  0/s  0:10 left"),
             (.init(items: 5), ten, .seconds(125), "\(half)  5 of 10 files  0/s  2:05 left"),
             (ten, ten, .seconds(2), "[####################] 100%  10 of 10 files  5/s"),
             (.init(items: 12), ten, .seconds(2), "[####################] 100%  12 of 10 files  6/s"),
-            (.init(), .init(), .zero, "[....................] 0%  0 of 0 files  0/s"),
+            (nothing, nothing, .zero, "[....................] 0%  0 of 0 files  0/s"),
             (
-                .init(items: 3, bytes: 1024), .init(items: 4, bytes: 4096), .seconds(2),
+                .init(items: 3, bytes: 1024), Progress.Amount(items: 4, bytes: 4096), .seconds(2),
                 "[#####...............] 25%  3 of 4 files  1.0 KiB, 512 B/s  0:06 left"
             ),
             (.init(items: 1, bytes: 10), nil, .zero, "1 files  10 B, 9.8 KiB/s"),
