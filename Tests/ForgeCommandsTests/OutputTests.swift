@@ -74,6 +74,8 @@ struct OutputTests {
             objects.last
                 == #"{"bytes":2040,"items":0,"seconds":2,"totalBytes":4096,"totalItems":10,"type":"progress"}"# + "\n")
         #expect(try shown(.none).isEmpty)
+        #expect(Progress.Style.current(json: true) == .jsonLines)
+        #expect(Progress.Style.current(json: false) == (isatty(STDERR_FILENO) == 1 ? .line : .none))
     }
 
     @Test("a time in seconds has no more than three digits after the point")
