@@ -84,7 +84,7 @@ extension ForgeCommand {
         } else if !message.isEmpty {
             let isUsage = code == .validationFailure
             let text = isUsage ? UsageMessage(message, arguments: CommandLine.arguments.dropFirst()).text : message
-            ErrorMessage.write(text, code: code.rawValue)
+            ErrorMessage.write(text, code: code.rawValue, hasLines: isUsage && !(error is CommandFailure))
         }
         return code.rawValue
     }

@@ -169,12 +169,18 @@ struct FailureTextTests {
 
 @Suite("Messages and reports of commands")
 struct MessageTests {
-    @Test("an error is one line and wrong usage may be several; JSON has the status, its word and the text")
-    func errors() {
-        #expect(ErrorMessage.text("Error: a\nb", code: 1) == "Error: a\\x0ab\n")
-        #expect(ErrorMessage.text("Error: a\nb\t", code: 64) == "Error: a\nb\\x09\n")
+    @Test("an error is one line, but of the parser; JSON has the status, its word and the text")
+    func errors() throws {
+        #expect(ErrorMessage.text("Error: a\nb") == "Error: a\\x0ab\n")
+        #expect(ErrorMessage.text("Error: a\nb\t", hasLines: true) == "Error: a\nb\\x09\n")
         #expect(ErrorMessage.json("Error: a", code: 4) == #"{"code":4,"kind":"notFound","message":"a"}"# + "\n")
         #expect(ErrorMessage.json("a", code: 3) == #"{"code":3,"kind":"failure","message":"a"}"# + "\n")
+        // Wrong usage that the command finds itself, with the name of an output in it.
+        let scratch = try Scratch()
+        #expect(try CommandRun(["file", "set", scratch.path("f"), "a"], input: "x").status == 0)
+        let run = try CommandRun(["file", "get", scratch.path("f"), "a", "-o", scratch.path("f/x\ny")])
+        let reason = "is in the directory of a store: file store; choose another output"
+        #expect(run.status == 64 && run.errors == "Error: \(scratch.path("f/x"))\\x0ay \(reason)\n", "\(run.errors)")
     }
 
     @Test("the message of wrong usage quotes only what cannot be a secret, and names -- where it may help")

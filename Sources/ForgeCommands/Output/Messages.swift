@@ -17,16 +17,15 @@ enum ErrorMessage {
     /// Writes the message of an error.
     ///
     /// - Parameters:
-    ///   - message: The text, which may begin with `Error: `; of wrong usage it has several lines.
+    ///   - message: The text, which may begin with `Error: `.
     ///   - code: The exit status.
-    static func write(_ message: String, code: Int32) {
-        StandardError.write(isJSON ? json(message, code: code) : text(message, code: code))
+    ///   - hasLines: Whether the text has several lines, as those of the parser have.
+    static func write(_ message: String, code: Int32, hasLines: Bool) {
+        StandardError.write(isJSON ? json(message, code: code) : text(message, hasLines: hasLines))
     }
 
-    static func text(_ message: String, code: Int32) -> String {
-        // Only the usage message has several lines.
-        let isUsage = code == ExitStatus.usage.rawValue
-        return message.escapingControls(except: isUsage ? ["\n"] : []) + "\n"
+    static func text(_ message: String, hasLines: Bool = false) -> String {
+        message.escapingControls(except: hasLines ? ["\n"] : []) + "\n"
     }
 
     static func json(_ message: String, code: Int32) -> String {

@@ -172,8 +172,11 @@ public enum Interruption {
 
     /// The line that the signal handler writes; made before the handler is installed.
     nonisolated(unsafe) private static let message: UnsafeMutableBufferPointer<UInt8> = {
-        let failure = ErrorMessage.isJSON ? ErrorMessage.json : ErrorMessage.text
-        let bytes = Array(failure("Error: interrupted", ExitStatus.interrupted.rawValue).utf8)
+        let text = "Error: interrupted"
+        let line =
+            ErrorMessage.isJSON
+            ? ErrorMessage.json(text, code: ExitStatus.interrupted.rawValue) : ErrorMessage.text(text)
+        let bytes = Array(line.utf8)
         let buffer = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: bytes.count)
         _ = unsafe buffer.initialize(from: bytes)
         return unsafe buffer
