@@ -237,6 +237,27 @@ struct TerminalTests {
         #expect(try stored() == secret + "\n")
     }
 
+    @Test("a line that control-D has divided is stored as a whole, also if it is longer than the terminal's buffer")
+    func dividedLine() throws {
+        let half = String(repeating: "x", count: 3000)
+        let terminal = try Terminal()
+        let process = try start(on: terminal)
+        defer { process.send(SIGKILL) }
+        let before = try readCount(process)
+        terminal.type(half + "\u{04}")
+        try eventually { try readCount(process) >= before + half.utf8.count }
+        terminal.type(half + "\n")
+        #expect(process.wait() == .exit(0))
+        #expect(try stored() == half + half + "\n")
+    }
+
+    /// The number of bytes that a process has read.
+    private func readCount(_ process: ChildProcess) throws -> Int {
+        let counts = try String(contentsOfFile: "/proc/\(process.id)/io", encoding: .utf8).split(separator: "\n")
+        let line = try #require(counts.first { $0.hasPrefix("rchar: ") })
+        return try #require(Int(line.dropFirst(7)))
+    }
+
     @Test(
         "a signal restores the echo and ends the command",
         arguments: [
