@@ -1,3 +1,4 @@
+import ForgeStorage
 import Foundation
 import Testing
 
