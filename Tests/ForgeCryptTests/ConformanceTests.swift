@@ -109,7 +109,6 @@ private enum Defect: CaseIterable {
             "keys lists every name in byte order"
         case .countsCharacters, .acceptsNulAtEnd:
             "a name that is empty, too long or holds a NUL is refused by every call"
-        case .replacesSlashes: "a name with a special meaning elsewhere is an ordinary name"
         case .sharesObjects: "a value is kept encoded: an object is not shared, and what it does not encode is lost"
         case .acceptsNests: "a value that is nested too deeply is refused, and the old one is kept"
         case .acceptsRawNames: "the calls for raw values refuse the names that the others refuse"
