@@ -1,51 +1,10 @@
 public import ForgeFileSystem
-public import Foundation
+import Foundation
 import Synchronization
 import SystemPackage
 
-/// Saves in two steps: the content is written under a temporary name, and the file is renamed to its key later.
+/// Writers of new files.
 extension PlainFileStore {
-    nonisolated(nonsending) public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
-        _ = try await save(data, to: key, if: overwrite ? .always : .absent, durability: nil, attributes: [:])
-    }
-
-    @discardableResult
-    nonisolated(nonsending) public func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
-        attributes: [String: String]
-    ) async throws -> StoredFile {
-        let checked = try RelativeKey(checking: key, for: .save)
-        let attributes = try CheckedAttributes(attributes, of: key)
-        let durability = durability ?? self.durability
-        let pending = PendingFile()
-        return try await run(.save, key, keeping: [pending]) { [self] cancellation in
-            cancellation.expectWork(ofSize: Int64(data.count))
-            return try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
-                let status = try store(pending, at: checked, condition, durability, cancellation, in: directory) {
-                    (file) throws(FileSystemError) in
-                    try file.write(data)
-                    try file.setAttributes(attributes.values)
-                }
-                return StoredFile(key: key, status)
-            }
-        }
-    }
-
-    /// Stages a file, unless an earlier attempt did, and places it.
-    func store(
-        _ pending: PendingFile, at key: RelativeKey, _ condition: SaveCondition, _ durability: Durability,
-        _ cancellation: Cancellation, in directory: StoreDirectory, flushesNames: Bool = true,
-        content: (StagedFile) throws(FileSystemError) -> Void
-    ) throws(FileSystemError) -> FileStatus {
-        if pending.isEmpty { try directory.requireFreeTurn(of: key) }
-        return try directory.save(
-            pending, at: key, condition.renameMode, expecting: condition.expectedRevision, durability: durability,
-            flushesNames: flushesNames,
-            beforeRename: { () throws(FileSystemError) in
-                guard !cancellation.isCancelled else { throw .cancelledWork }
-            }, content: content)
-    }
-
     nonisolated(nonsending) public func writer(
         for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
     ) async throws -> FileWriter {
