@@ -21,9 +21,8 @@ final class S3ConditionProbe: Sendable {
         self.transport = transport
     }
 
-    /// Throws unless the server keeps a condition.
+    /// Throws unless the server keeps a condition, which is not `.none`.
     func require(_ condition: S3Condition, isMultipart: Bool) async throws(S3Error) {
-        guard condition != .none else { return }
         let promise = Promise(isExclusive: condition == .absent, isMultipart: isMultipart)
         let test = tests.withLock { tests in
             let test = tests[promise] ?? Task { [transport] in try await Self.isKept(promise, transport) }

@@ -19,7 +19,7 @@ extension S3FileStore {
         let condition = try await checked(condition, object, operation, key)
         let isMultipart = content.sizeInBytes > configuration.partSizeInBytes
         do throws(S3Error) {
-            try await conditionProbe.require(condition, isMultipart: isMultipart)
+            if condition != .none { try await conditionProbe.require(condition, isMultipart: isMultipart) }
         } catch {
             throw failure(error, operation, key)
         }
