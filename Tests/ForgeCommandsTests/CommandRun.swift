@@ -154,6 +154,41 @@ final class Scratch: Sendable {
     #endif
 }
 
+/// What the tests of copies fill and read.
+extension Scratch {
+    /// Creates a key-value store with five values: three of an app, one that is no value, and one of a newer schema.
+    func fillStore(_ name: String = "kv") throws {
+        let store = try FileKVStore(at: url.appendingPathComponent(name))
+        try store.set(KVKey<String>("name"), value: "dusk")
+        try store.set(KVKey<Date>("date"), value: Date(timeIntervalSince1970: 1_000_000.125))
+        try store.set(KVKey<[Int]>("list"), value: [1, 2])
+        try store.setRawValue([0xFF, 0x00], named: "foreign")
+        try store.setRawValue(
+            ValueEnvelope(schemaVersion: 3, payload: CodedValue.bool(true).encoded()).encoded, named: "new")
+        try store.close()
+    }
+
+    /// The stored bytes of a key-value store by key.
+    func values(_ name: String) throws -> [String: [UInt8]] {
+        let store = try FileKVStore(
+            at: url.appendingPathComponent(name), options: FileKVStore.Options(access: .readOnly))
+        return Dictionary(uniqueKeysWithValues: try store.snapshot().map { ($0.name, $0.entry.bytes) })
+    }
+
+    /// The regular files below a directory by path, without the journals of stores.
+    func files(_ name: String) throws -> [String: String] {
+        let root = url.appendingPathComponent(name)
+        var files: [String: String] = [:]
+        for path in try FileManager.default.subpathsOfDirectory(atPath: root.path) {
+            let file = root.appendingPathComponent(path)
+            guard !path.hasPrefix("#"), (try? file.resourceValues(forKeys: [.isDirectoryKey]).isDirectory) == false
+            else { continue }
+            files[path] = try String(contentsOf: file, encoding: .utf8)
+        }
+        return files
+    }
+}
+
 /// One invocation of each verb of `forge`, on the stores of a ``StoreFixture``.
 struct Verb: CustomTestStringConvertible, Sendable {
     /// The effect of a verb on its store.

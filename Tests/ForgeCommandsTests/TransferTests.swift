@@ -17,35 +17,6 @@ struct TransferTests {
         scratch = try Scratch()
     }
 
-    private func fillStore(_ name: String = "kv") throws {
-        let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
-        try store.set(KVKey<String>("name"), value: "dusk")
-        try store.set(KVKey<Date>("date"), value: Date(timeIntervalSince1970: 1_000_000.125))
-        try store.set(KVKey<[Int]>("list"), value: [1, 2])
-        try store.setRawValue([0xFF, 0x00], named: "foreign")
-        try store.setRawValue(
-            ValueEnvelope(schemaVersion: 3, payload: CodedValue.bool(true).encoded()).encoded, named: "new")
-        try store.close()
-    }
-
-    private func values(_ name: String) throws -> [String: [UInt8]] {
-        let store = try FileKVStore(
-            at: scratch.url.appendingPathComponent(name), options: FileKVStore.Options(access: .readOnly))
-        return Dictionary(uniqueKeysWithValues: try store.snapshot().map { ($0.name, $0.entry.bytes) })
-    }
-
-    /// The regular files below a directory by path, without the journals of stores.
-    private func files(_ name: String) throws -> [String: String] {
-        var files: [String: String] = [:]
-        for path in try FileManager.default.subpathsOfDirectory(atPath: scratch.path(name)) {
-            let url = scratch.url.appendingPathComponent(name).appendingPathComponent(path)
-            guard !path.hasPrefix("#"), (try? url.resourceValues(forKeys: [.isDirectoryKey]).isDirectory) == false
-            else { continue }
-            files[path] = try String(contentsOf: url, encoding: .utf8)
-        }
-        return files
-    }
-
     @Test("lines are read from a pipe that has a path")
     func pipe() throws {
         let pipe = scratch.path("pipe")
@@ -56,18 +27,18 @@ struct TransferTests {
         writer.start()
         let run = try CommandRun(["copy", "json:\(pipe)", "kv:\(scratch.path("kv"))"])
         #expect(run.status == 0, "\(run.errors)")
-        #expect(try values("kv").keys.sorted() == ["a"])
+        #expect(try scratch.values("kv").keys.sorted() == ["a"])
     }
 
     @Test("nothing is deleted if an item of the source failed, or in a directory whose store is unknown")
     func careful() async throws {
-        try fillStore()
+        try scratch.fillStore()
         try scratch.plant("lines", "{\"key\": \"other\"\n")
         let kv = scratch.path("kv")
-        let before = try values("kv")
+        let before = try scratch.values("kv")
         let run = try CommandRun(["copy", "json:\(scratch.path("lines"))", "kv:\(kv)", "--delete"])
         #expect(run.status == 2 && run.errors.contains("nothing was deleted"), "\(run.status) \(run.errors)")
-        #expect(try values("kv") == before)
+        #expect(try scratch.values("kv") == before)
 
         try scratch.plant("tree/file", "text")
         try scratch.plant("tree/back\\slash", "not a key")
@@ -79,7 +50,7 @@ struct TransferTests {
         // What was copied before is counted.
         let counts = try incomplete.summary()
         #expect(counts["copied"] as? Int == 1 && counts["failed"] as? Int == 1, "\(counts)")
-        #expect(try files("files") == ["file": "text", "kept": "text"])
+        #expect(try scratch.files("files") == ["file": "text", "kept": "text"])
 
         try scratch.plant("source/file", "text")
         let unknown = ["u/#lock", "u/other", "v/#journal-0", "v/d/other", "w/#lock-vaults", "w/x"]
@@ -109,12 +80,12 @@ struct TransferTests {
         try FileManager.default.moveItem(atPath: scratch.path("other"), toPath: scratch.path("s"))
         let failure = await #expect(throws: CommandFailure.self) { try await transfer.run() }
         #expect(failure?.status == .partial)
-        #expect(try files("t") == ["a": "1", "kept": "2"])
+        #expect(try scratch.files("t") == ["a": "1", "kept": "2"])
     }
 
     @Test("a value that another process changes or removes after it was copied is a failure with --verify")
     func changedCopy() throws {
-        try fillStore()
+        try scratch.fillStore()
         let options = FileKVStore.Options(sharing: .shared)
         let target = try FileKVStore(at: scratch.url.appendingPathComponent("t"), options: options)
         let words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--verify"]
@@ -150,7 +121,7 @@ struct TransferTests {
     func manyFiles() throws {
         for number in 0..<450 { try scratch.plant("s/d\(number % 5)/\(number)", "\(number)") }
         try scratch.plant("s/long", String(repeating: "0123456789", count: 10_000))
-        let all = try files("s")
+        let all = try scratch.files("s")
         // Four tasks write 64 files each at a time.
         let limit = ["/bin/sh", "-c", "ulimit -n 350 && exec \"$0\" \"$@\""]
         func place(_ name: String) -> String { scratch.path(name) }
@@ -172,7 +143,7 @@ struct TransferTests {
                 #expect((all.count...all.count + 1).contains(found), "\(words) \(found)")
             }
         }
-        for name in ["f", "t", "r"] { #expect(try files(name) == all, "\(name)") }
+        for name in ["f", "t", "r"] { #expect(try scratch.files(name) == all, "\(name)") }
     }
 
     @Test("each directory is closed when its files are copied or compared")
@@ -183,7 +154,7 @@ struct TransferTests {
             prefix: ["/bin/sh", "-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
         #expect(run.status == 0, "\(run.errors)")
         #expect(run.output == "100 copied (190 B), 0 equal, 100 verified\n", "\(run.output)")
-        #expect(try files("t") == files("s"))
+        #expect(try scratch.files("t") == scratch.files("s"))
     }
 
     @Test(
@@ -203,7 +174,7 @@ struct TransferTests {
         for (name, count) in ["copied": 2, "verified": 2, "failed": 2] {
             #expect(counts[name] as? Int == count, "\(name): \(counts)")
         }
-        #expect(try files("t") == ["a": "x", "c": "xxx"])
+        #expect(try scratch.files("t") == ["a": "x", "c": "xxx"])
         let names = try FileManager.default.contentsOfDirectory(atPath: scratch.path("t"))
         #expect(!names.contains { $0.hasPrefix("#tmp-") }, "\(names)")
     }
@@ -236,7 +207,7 @@ struct TransferTests {
             for name in ["a", "b"] as [POSIXPath] { #expect(log.isLeftOut(directory.appending(name).shown)) }
             #expect(throws: Never.self) { try log.finish() }
         }
-        #expect(try files("t") == ["a": "1"])
+        #expect(try scratch.files("t") == ["a": "1"])
     }
 
     #if os(Linux)
@@ -383,7 +354,7 @@ struct TransferTests {
         #expect(run.status == 2, "\(run.output)")
         let failed = try run.rows().filter { $0["action"] as? String == "fail" }
         #expect(failed.compactMap { $0["key"] as? String }.sorted() == ["long", "other"], "\(run.output)")
-        #expect(try files("f") == ["short": "x"])
+        #expect(try scratch.files("f") == ["short": "x"])
     }
 
     @Test("a value of the largest depth comes back from its line")
@@ -404,7 +375,7 @@ struct TransferTests {
 
     @Test("a file of lines is complete, whatever processes write it at the same time")
     func linesTarget() throws {
-        try fillStore()
+        try scratch.fillStore()
         let words = ["copy", "kv:\(scratch.path("kv"))", "json:\(scratch.path("lines"))"]
         let processes = try (0..<4).map { _ in
             try ChildProcess(CommandRun.executable(), words, output: .null, errors: .null)
@@ -418,8 +389,8 @@ struct TransferTests {
 
     @Test("keys and values survive a copy, and a way through JSON lines, byte for byte")
     func keyValues() throws {
-        try fillStore()
-        let before = try values("kv")
+        try scratch.fillStore()
+        let before = try scratch.values("kv")
         let copy = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))", "--verify"])
         #expect(copy.status == 0, "\(copy.errors)")
         #expect(copy.output == "5 copied (\(before.values.reduce(0) { $0 + $1.count }) B), 0 equal, 5 verified\n")
@@ -431,7 +402,7 @@ struct TransferTests {
         #expect(text.output == file)
         #expect(text.output.contains("{\"key\":\"name\",\"value\":\"dusk\"}\n"), "\(text.output)")
         #expect(try CommandRun(["copy", "json:-", "kv:\(scratch.path("d"))"], input: text.output).status == 0)
-        for name in ["b", "c", "d"] { #expect(try values(name) == before) }
+        for name in ["b", "c", "d"] { #expect(try scratch.values(name) == before) }
         let again = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))"])
         #expect(again.output == "0 copied (0 B), 5 equal\n")
     }
@@ -441,7 +412,7 @@ struct TransferTests {
         try scratch.plant("tree/a.txt", "one")
         try scratch.plant("tree/d/e/b.txt", String(repeating: "two", count: 200_000))
         try scratch.plant("tree/d/empty", "")
-        let before = try files("tree")
+        let before = try scratch.files("tree")
         #expect(try CommandRun(["copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("a"))"]).status == 0)
         #expect(try CommandRun(["copy", "file:\(scratch.path("a"))", "file:\(scratch.path("b"))"]).status == 0)
         let export = try CommandRun(
@@ -449,11 +420,11 @@ struct TransferTests {
         #expect(export.status == 0, "\(export.errors)")
         let summary = try export.summary()
         #expect(summary["copied"] as? Int == 3 && summary["verified"] as? Int == 3, "\(summary)")
-        for name in ["a", "b", "c"] { #expect(try files(name) == before) }
+        for name in ["a", "b", "c"] { #expect(try scratch.files(name) == before) }
         try scratch.plant("tree/a.txt", "eno")
         let changed = try CommandRun(["copy", "tree:\(scratch.path("tree"))", "tree:\(scratch.path("c"))"])
         #expect(changed.output == "1 copied (3 B), 2 equal\n", "\(changed.output)")
-        #expect(try files("c") == files("tree"))
+        #expect(try scratch.files("c") == scratch.files("tree"))
     }
 
     @Test("several tasks copy to a file store that does not exist yet, and none fails")
@@ -467,7 +438,7 @@ struct TransferTests {
             let log = TransferLog(arguments)
             try await FileTransfer(arguments, log).run()
             #expect(!log.hasFailed, "\(attempt)")
-            try #require(try files("t\(attempt)") == files("s"))
+            try #require(try scratch.files("t\(attempt)") == scratch.files("s"))
         }
     }
 
@@ -506,7 +477,7 @@ struct TransferTests {
         }
         try fill("s", ["changed": 1, "equal": 2, "new": 3])
         try fill("t", ["changed": 0, "equal": 2, "old": 4])
-        let before = try values("t")
+        let before = try scratch.values("t")
         let (source, target) = ("kv:\(scratch.path("s"))", "kv:\(scratch.path("t"))")
         let run = try CommandRun(["copy", source, target, "--dry-run", "--delete"])
         #expect(run.status == 0, "\(run.errors)")
@@ -519,14 +490,14 @@ struct TransferTests {
                 2 to copy (6 B), 1 equal, 1 to delete
 
                 """)
-        #expect(try values("t") == before)
+        #expect(try scratch.values("t") == before)
         let new = try CommandRun(["copy", source, "kv:\(scratch.path("n"))", "--dry-run", "--delete", "--verify"])
         #expect(new.status == 0, "\(new.errors)")
         #expect(new.output.hasSuffix("\n3 to copy (9 B), 0 equal, 0 to delete, 0 verified\n"), "\(new.output)")
         #expect(!FileManager.default.fileExists(atPath: scratch.path("n")))
         let copy = try CommandRun(["copy", source, target, "--delete"])
         #expect(copy.output == "delete  \(target)#old\n2 copied (6 B), 1 equal, 1 deleted\n", "\(copy.errors)")
-        #expect(try values("t") == values("s"))
+        #expect(try scratch.values("t") == scratch.values("s"))
     }
 
     @Test("damage of the source or the destination is listed, and nothing is deleted then")
@@ -545,12 +516,12 @@ struct TransferTests {
         let (whole, source, target) = (
             "kv:\(scratch.path("whole"))", "kv:\(scratch.path("s"))", "kv:\(scratch.path("t"))"
         )
-        let before = try values("whole")
+        let before = try scratch.values("whole")
         let from = try CommandRun(["copy", source, whole, "--delete"])
         #expect(from.status == 2 && from.errors == "Error: nothing was deleted: 1 item failed\n", "\(from.errors)")
         #expect(from.output.hasPrefix("fail  \(source)# → \(whole)#  (the source is damaged: "), "\(from.output)")
         #expect(from.output.hasSuffix("\n0 copied (0 B), 3 equal, 0 deleted, 1 failed\n"), "\(from.output)")
-        #expect(try values("whole") == before)
+        #expect(try scratch.values("whole") == before)
         try scratch.plant("lines", "good")
         #expect(try CommandRun(["copy", source, "json:\(scratch.path("lines"))"]).status == 2)
         #expect(try String(contentsOfFile: scratch.path("lines"), encoding: .utf8) == "good")
@@ -558,7 +529,7 @@ struct TransferTests {
         #expect(to.status == 2 && to.errors == "Error: 1 item failed, 4 did not\n", "\(to.errors)")
         #expect(to.output.hasPrefix("fail  \(whole)# → \(target)#  (the destination was damaged: "), "\(to.output)")
         #expect(to.output.hasSuffix("\n1 copied (3 B), 3 equal, 1 failed\n"), "\(to.output)")
-        #expect(try values("t") == before)
+        #expect(try scratch.values("t") == before)
     }
 
     @Test("keys of several batches are counted once each, and a key that is too long is listed")
@@ -584,17 +555,17 @@ struct TransferTests {
         for number in 0..<3 { try scratch.plant("t/old\(number)", "x") }
         let words = ["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("t"))"]
         #expect(try CommandRun(words).status == 0)
-        #expect(try files("t").count == 4)
+        #expect(try scratch.files("t").count == 4)
         let refused = try CommandRun(words + ["--delete", "--max-delete", "2"])
         #expect(refused.status == 2)
         #expect(refused.errors.contains("nothing was deleted: 3 files"), "\(refused.errors)")
-        #expect(try files("t").count == 4)
+        #expect(try scratch.files("t").count == 4)
         #expect(try CommandRun(words + ["--delete", "--max-delete", "3"]).status == 0)
-        #expect(try files("t") == ["a": "1"])
+        #expect(try scratch.files("t") == ["a": "1"])
         #expect(try CommandRun(words + ["--delete", "--max-delete", "0"]).status == 0)
         try scratch.plant("t/old", "x")
         #expect(try CommandRun(words + ["--delete", "--max-delete", "0"]).status == 2)
-        #expect(try files("t") == ["a": "1", "old": "x"])
+        #expect(try scratch.files("t") == ["a": "1", "old": "x"])
     }
 
     @Test(
@@ -616,7 +587,7 @@ struct TransferTests {
             run.output.hasSuffix("\n\(copied), 0 equal, \(deleted) deleted, 1 skipped, \(verified) verified\n"),
             "\(run.output)")
         let other = isTree ? ["own\\slash": "s/own\\slash"] : ["back\\slash": "t/back\\slash"]
-        #expect(try files("t") == other.merging(["a": "s/a", "link": "t/link"]) { $1 })
+        #expect(try scratch.files("t") == other.merging(["a": "s/a", "link": "t/link"]) { $1 })
     }
 
     @Test(
@@ -644,7 +615,7 @@ struct TransferTests {
                 "removed  \(source)/\(names[299]) → \(target)/\(names[299])",
                 "1 copied (1 B), 0 equal, 299 deleted",
             ])
-        #expect(try files("t") == ["a": "1"])
+        #expect(try scratch.files("t") == ["a": "1"])
     }
 
     #if os(Linux)
@@ -655,27 +626,27 @@ struct TransferTests {
         let target = "tree:\(scratch.path("t"))"
         let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", target, "--delete"])
         #expect(run.output == "delete  \(target)/A\n0 copied (0 B), 2 equal, 1 deleted\n", "\(run.errors)")
-        #expect(try files("t").keys.sorted() == ["B", "a", "b"])
+        #expect(try scratch.files("t").keys.sorted() == ["B", "a", "b"])
     }
     #endif
 
     @Test("deleting keys respects the maximum too")
     func keyDeletion() throws {
-        try fillStore()
+        try scratch.fillStore()
         for number in 0..<3 {
             #expect(try CommandRun(["kv", "set", scratch.path("t"), "old\(number)", "1"]).status == 0)
         }
         let words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--delete", "--max-delete"]
         #expect(try CommandRun(words + ["2"]).status == 2)
-        #expect(try values("t").count == 8)
+        #expect(try scratch.values("t").count == 8)
         #expect(try CommandRun(words + ["3"]).status == 0)
-        #expect(try values("t") == values("kv"))
+        #expect(try scratch.values("t") == scratch.values("kv"))
     }
 
     @Test("an empty or missing source is an error, and deletes and creates nothing", arguments: ["kv", "tree", "json"])
     func emptySource(scheme: String) throws {
         try scratch.plant("t/keep", "x")
-        try fillStore("k")
+        try scratch.fillStore("k")
         let target = scheme == "tree" ? "file:\(scratch.path("t"))" : "kv:\(scratch.path("k"))"
         let missing = try CommandRun(["copy", "\(scheme):\(scratch.path("none"))", target, "--delete"])
         #expect(missing.status == 4, "\(missing.errors)")
@@ -690,8 +661,8 @@ struct TransferTests {
         #expect(empty.status == 1)
         #expect(empty.errors.contains("the source is empty"), "\(empty.errors)")
         #expect(missing.output.isEmpty && empty.output.isEmpty, "\(missing.output) \(empty.output)")
-        #expect(try files("t") == ["keep": "x"])
-        #expect(try values("k").count == 5)
+        #expect(try scratch.files("t") == ["keep": "x"])
+        #expect(try scratch.values("k").count == 5)
         let new = "\(scheme == "tree" ? "file" : "kv"):\(scratch.path("n"))"
         let created = try CommandRun(["copy", "\(scheme):\(scratch.path("empty"))", new])
         #expect(created.status == 1)
@@ -713,7 +684,7 @@ struct TransferTests {
         #expect(run.errorLines == ["Error: 1 item failed, 1 did not"])
         #expect(run.output.contains("fail  tree:\(scratch.path("s"))/back\\slash"), "\(run.output)")
         #expect(run.output.contains("skip  ") && run.output.contains("(symbolic link)"), "\(run.output)")
-        #expect(try files("t") == ["a": "1"])
+        #expect(try scratch.files("t") == ["a": "1"])
         let lines = "{\"key\":\"a\",\"value\":1}\n{\"key\":2}\nnot json\n\n{\"key\":\"b\",\"base64\":\"!\"}\n"
         let imported = try CommandRun(["copy", "json:-", "kv:\(scratch.path("k"))"], input: lines)
         #expect(imported.status == 2, "\(imported.errors)")
@@ -741,10 +712,10 @@ struct TransferTests {
         arguments: [("s", "s"), ("s", "s/t"), ("s/d", "s")])
     func ownSource(source: String, target: String) throws {
         for path in ["s/a", "s/d/b"] { try scratch.plant(path, path) }
-        let before = try files("s")
+        let before = try scratch.files("s")
         let run = try CommandRun(["copy", "tree:\(scratch.path(source))", "tree:\(scratch.path(target))", "--delete"])
         #expect(run.status == 64 && run.output.isEmpty, "\(run.output) \(run.errors)")
-        #expect(try files("s") == before)
+        #expect(try scratch.files("s") == before)
     }
 
     @Test("a plain file is no store and no directory", arguments: ["kv", "file", "tree"])
@@ -776,7 +747,7 @@ struct TransferTests {
             let reason = failed.first { $0["key"] as? String == "c" }?["reason"] as? String
             #expect(reason == "the destination has a directory there", "\(options)")
         }
-        #expect(try files("outside") == ["kept": "outside/kept"])
+        #expect(try scratch.files("outside") == ["kept": "outside/kept"])
         #expect(try String(contentsOfFile: scratch.path("t/b/2"), encoding: .utf8) == "s/b/2")
         if scheme == "tree" {
             #expect(try String(contentsOfFile: scratch.path("t/#tmp-dir/3"), encoding: .utf8) == "s/#tmp-dir/3")
@@ -854,7 +825,7 @@ struct TransferTests {
 
     @Test("a shared store is written beside the process that has it open; an exclusive one is in use")
     func besideApp() throws {
-        try fillStore()
+        try scratch.fillStore()
         for (sharing, status) in [(FileKVStore.Sharing.shared, Int32(0)), (.exclusive, 5)] {
             let store = try FileKVStore(
                 at: scratch.url.appendingPathComponent("t-\(sharing)"), options: FileKVStore.Options(sharing: sharing))
@@ -879,8 +850,8 @@ struct TransferTests {
         }
         #expect(end == .exit(130))
         #expect(message == "Error: interrupted\n" && output.isEmpty, "\(message) \(output)")
-        let done = try files("t")
-        let all = try files("s")
+        let done = try scratch.files("t")
+        let all = try scratch.files("s")
         #expect(done.count < all.count && !done.isEmpty, "\(done.count)")
         for (path, text) in done { #expect(text == all[path], "\(path)") }
         let rest = try CommandRun(words + ["--json", "--verify"])
@@ -888,7 +859,7 @@ struct TransferTests {
         let summary = try rest.summary()
         #expect(summary["equal"] as? Int == done.count)
         #expect(summary["copied"] as? Int == all.count - done.count)
-        #expect(try files("t") == all)
+        #expect(try scratch.files("t") == all)
     }
 
     @Test("control-C ends a copy that waits for standard input")
