@@ -2,7 +2,6 @@ import ArgumentParser
 import ChildProcesses
 import ForgeStorage
 import Foundation
-import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
@@ -15,19 +14,6 @@ struct TransferTests {
 
     init() throws {
         scratch = try Scratch()
-    }
-
-    @Test("lines are read from a pipe that has a path")
-    func pipe() throws {
-        let pipe = scratch.path("pipe")
-        #expect(mkfifo(pipe, 0o600) == 0)
-        let writer = Thread {
-            FileHandle(forWritingAtPath: pipe)?.write(Data("{\"key\":\"a\",\"value\":1}\n".utf8))
-        }
-        writer.start()
-        let run = try CommandRun(["copy", "json:\(pipe)", "kv:\(scratch.path("kv"))"])
-        #expect(run.status == 0, "\(run.errors)")
-        #expect(try scratch.values("kv").keys.sorted() == ["a"])
     }
 
     @Test("nothing is deleted if an item of the source failed, or in a directory whose store is unknown")
@@ -81,40 +67,6 @@ struct TransferTests {
         let failure = await #expect(throws: CommandFailure.self) { try await transfer.run() }
         #expect(failure?.status == .partial)
         #expect(try scratch.files("t") == ["a": "1", "kept": "2"])
-    }
-
-    @Test("a value that another process changes or removes after it was copied is a failure with --verify")
-    func changedCopy() throws {
-        try scratch.fillStore()
-        let options = FileKVStore.Options(sharing: .shared)
-        let target = try FileKVStore(at: scratch.url.appendingPathComponent("t"), options: options)
-        let words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--verify"]
-        var missed: Set = ["differs when read back", "is missing when read back"]
-        let isDone = Mutex(false)
-        let failure = Mutex<(any Error)?>(nil)
-        let writer = Thread {
-            do {
-                while !isDone.withLock({ $0 }) {
-                    try target.set(KVKey<String>("name"), value: "other")
-                    try target.remove(KVKey<String>("name"))
-                }
-            } catch {
-                failure.withLock { $0 = error }
-            }
-        }
-        writer.start()
-        defer {
-            isDone.withLock { $0 = true }
-            while !writer.isFinished { usleep(1000) }
-        }
-        // Between two writes of the other process, a copy may be complete.
-        for _ in 0..<100 where !missed.isEmpty {
-            let run = try CommandRun(words)
-            #expect(run.status == (run.output.contains("fail  ") ? 2 : 0), "\(run.output) \(run.errors)")
-            missed = missed.filter { !run.output.contains($0) }
-        }
-        #expect(failure.withLock { $0 } == nil)
-        #expect(missed.isEmpty, "\(missed)")
     }
 
     @Test("files of any size are counted and kept, with few descriptors open at a time")
@@ -257,43 +209,6 @@ struct TransferTests {
     }
     #endif
 
-    @Test("of two lines with the same key the last one wins, however often they are imported")
-    func repeatedKeys() throws {
-        func line(_ value: String) throws -> String {
-            let store = try FileKVStore(at: scratch.url.appendingPathComponent(value))
-            try store.set(KVKey<String>("a"), value: value)
-            try store.close()
-            return try CommandRun(["copy", "kv:\(scratch.path(value))", "json:-"]).output
-        }
-        try scratch.plant("lines", line("first") + line("second"))
-        for _ in 0..<2 {
-            let run = try CommandRun(["copy", "json:\(scratch.path("lines"))", "kv:\(scratch.path("kv"))"])
-            #expect(run.status == 0, "\(run.errors)")
-            #expect(try CommandRun(["kv", "get", scratch.path("kv"), "a"]).output == "second\n")
-        }
-    }
-
-    @Test("one object of names and values is read as a store, on one line or several; a damaged line is not")
-    func plainObject() throws {
-        let object = "{\n  \"theme\": \"dusk\",\n  \"size\": 3, \"old\": {\"@schema\": 2, \"@value\": [1]}\n}\n"
-        let line = object.replacing("\n", with: " ")
-        for (name, text) in [("a", object), ("b", line), ("e", "\u{FEFF}\(object)"), ("f", "\u{FEFF} \(line)")] {
-            let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path(name))", "--json"], input: text)
-            #expect(run.status == 0, "\(run.output) \(run.errors)")
-            #expect(try CommandRun(["kv", "get", scratch.path(name), "theme"]).output == "dusk\n")
-            #expect(try CommandRun(["kv", "get", scratch.path(name), "size"]).output == "3\n")
-            let lines = try CommandRun(["copy", "kv:\(scratch.path(name))", "json:-"]).output
-            #expect(lines.contains("{\"key\":\"old\",\"version\":2,\"value\":[1]}"), "\(lines)")
-        }
-        for text in ["{\"key\":\"a\"}\n", "{\"a\":1}\n{\"b\":2}\n", "{\"a\":1,\n", "[1]\n", "{\"a\":1,\"a\":2}\n"] {
-            let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path("c"))"], input: text)
-            #expect(run.status == 1, "\(text): \(run.output)")
-        }
-        let lines = "{\n{\"key\":\"k\",\"value\":1}\n"
-        let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path("d"))"], input: lines)
-        #expect(run.status == 2 && run.output.contains("1 copied"), "\(run.output)")
-    }
-
     @Test("a link in the destination is not followed, so a file is never compared with itself")
     func linkedDestination() throws {
         try scratch.plant("source/d/file", "text")
@@ -357,56 +272,6 @@ struct TransferTests {
         #expect(try scratch.files("f") == ["short": "x"])
     }
 
-    @Test("a value of the largest depth comes back from its line")
-    func deepestValue() throws {
-        let tree = (0..<CodedValue.maximumDepth).reduce(CodedValue.integer(1)) { tree, _ in .array([tree]) }
-        let bytes = ValueEnvelope(schemaVersion: 1, payload: try tree.encoded()).encoded
-        let line = try KeyValueLine.encode("deep", bytes)
-        #expect(!line.contains("base64"))
-        #expect(try KeyValueLine.decode(line).bytes == bytes)
-    }
-
-    @Test("a line with other members is refused, since it may be an object of names and values")
-    func otherMembers() {
-        for line in [#"{"key":"k","value":"v","other":3}"#, #"{"other":3,"key":"k","value":1}"#] {
-            #expect(throws: CommandFailure.self) { try KeyValueLine.decode(line) }
-        }
-    }
-
-    @Test("a file of lines is complete, whatever processes write it at the same time")
-    func linesTarget() throws {
-        try scratch.fillStore()
-        let words = ["copy", "kv:\(scratch.path("kv"))", "json:\(scratch.path("lines"))"]
-        let processes = try (0..<4).map { _ in
-            try ChildProcess(CommandRun.executable(), words, output: .null, errors: .null)
-        }
-        for process in processes { #expect(process.wait(killingAfter: .seconds(60)) == .exit(0)) }
-        let lines = try String(contentsOfFile: scratch.path("lines"), encoding: .utf8)
-        #expect(try lines == CommandRun(["copy", "kv:\(scratch.path("kv"))", "json:-"]).output)
-        #expect(lines.split(separator: "\n").count == 5)
-        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["kv", "lines"])
-    }
-
-    @Test("keys and values survive a copy, and a way through JSON lines, byte for byte")
-    func keyValues() throws {
-        try scratch.fillStore()
-        let before = try scratch.values("kv")
-        let copy = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))", "--verify"])
-        #expect(copy.status == 0, "\(copy.errors)")
-        #expect(copy.output == "5 copied (\(before.values.reduce(0) { $0 + $1.count }) B), 0 equal, 5 verified\n")
-        let lines = "json:\(scratch.path("lines"))"
-        #expect(try CommandRun(["copy", "kv:\(scratch.path("b"))", lines, "--verify"]).status == 0)
-        #expect(try CommandRun(["copy", lines, "kv:\(scratch.path("c"))", "--verify"]).status == 0)
-        let text = try CommandRun(["copy", "kv:\(scratch.path("c"))", "json:-"])
-        let file = try String(contentsOfFile: scratch.path("lines"), encoding: .utf8)
-        #expect(text.output == file)
-        #expect(text.output.contains("{\"key\":\"name\",\"value\":\"dusk\"}\n"), "\(text.output)")
-        #expect(try CommandRun(["copy", "json:-", "kv:\(scratch.path("d"))"], input: text.output).status == 0)
-        for name in ["b", "c", "d"] { #expect(try scratch.values(name) == before) }
-        let again = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))"])
-        #expect(again.output == "0 copied (0 B), 5 equal\n")
-    }
-
     @Test("files survive an import, a copy and an export, byte for byte")
     func fileTrees() throws {
         try scratch.plant("tree/a.txt", "one")
@@ -466,87 +331,6 @@ struct TransferTests {
         let new = try CommandRun(["copy", source, "\(scheme):\(scratch.path("n"))", "--dry-run", "--delete"])
         #expect(new.status == 0 && new.output.hasSuffix("4 to copy (4 B), 0 equal, 0 to delete\n"), "\(new.errors)")
         #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted() == before)
-    }
-
-    @Test("a dry run of a copy of keys prints each action, and changes and creates nothing")
-    func keyDryRun() throws {
-        func fill(_ name: String, _ entries: [String: Int]) throws {
-            let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
-            for (key, value) in entries { try store.set(KVKey<Int>(key), value: value) }
-            try store.close()
-        }
-        try fill("s", ["changed": 1, "equal": 2, "new": 3])
-        try fill("t", ["changed": 0, "equal": 2, "old": 4])
-        let before = try scratch.values("t")
-        let (source, target) = ("kv:\(scratch.path("s"))", "kv:\(scratch.path("t"))")
-        let run = try CommandRun(["copy", source, target, "--dry-run", "--delete"])
-        #expect(run.status == 0, "\(run.errors)")
-        #expect(
-            run.output == """
-                replace  \(source)#changed → \(target)#changed
-                equal  \(source)#equal → \(target)#equal
-                copy  \(source)#new → \(target)#new
-                delete  \(target)#old
-                2 to copy (6 B), 1 equal, 1 to delete
-
-                """)
-        #expect(try scratch.values("t") == before)
-        let new = try CommandRun(["copy", source, "kv:\(scratch.path("n"))", "--dry-run", "--delete", "--verify"])
-        #expect(new.status == 0, "\(new.errors)")
-        #expect(new.output.hasSuffix("\n3 to copy (9 B), 0 equal, 0 to delete, 0 verified\n"), "\(new.output)")
-        #expect(!FileManager.default.fileExists(atPath: scratch.path("n")))
-        let copy = try CommandRun(["copy", source, target, "--delete"])
-        #expect(copy.output == "delete  \(target)#old\n2 copied (6 B), 1 equal, 1 deleted\n", "\(copy.errors)")
-        #expect(try scratch.values("t") == scratch.values("s"))
-    }
-
-    @Test("damage of the source or the destination is listed, and nothing is deleted then")
-    func damagedStores() throws {
-        for name in ["whole", "s", "t"] {
-            let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
-            for number in 0..<4 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
-            try store.close()
-        }
-        for name in ["s", "t"] {
-            let log = scratch.url.appendingPathComponent("\(name)/log")
-            var bytes = try Data(contentsOf: log)
-            bytes[64 + 25] ^= 1
-            try bytes.write(to: log)
-        }
-        let (whole, source, target) = (
-            "kv:\(scratch.path("whole"))", "kv:\(scratch.path("s"))", "kv:\(scratch.path("t"))"
-        )
-        let before = try scratch.values("whole")
-        let from = try CommandRun(["copy", source, whole, "--delete"])
-        #expect(from.status == 2 && from.errors == "Error: nothing was deleted: 1 item failed\n", "\(from.errors)")
-        #expect(from.output.hasPrefix("fail  \(source)# → \(whole)#  (the source is damaged: "), "\(from.output)")
-        #expect(from.output.hasSuffix("\n0 copied (0 B), 3 equal, 0 deleted, 1 failed\n"), "\(from.output)")
-        #expect(try scratch.values("whole") == before)
-        try scratch.plant("lines", "good")
-        #expect(try CommandRun(["copy", source, "json:\(scratch.path("lines"))"]).status == 2)
-        #expect(try String(contentsOfFile: scratch.path("lines"), encoding: .utf8) == "good")
-        let to = try CommandRun(["copy", whole, target])
-        #expect(to.status == 2 && to.errors == "Error: 1 item failed, 4 did not\n", "\(to.errors)")
-        #expect(to.output.hasPrefix("fail  \(whole)# → \(target)#  (the destination was damaged: "), "\(to.output)")
-        #expect(to.output.hasSuffix("\n1 copied (3 B), 3 equal, 1 failed\n"), "\(to.output)")
-        #expect(try scratch.values("t") == before)
-    }
-
-    @Test("keys of several batches are counted once each, and a key that is too long is listed")
-    func batches() throws {
-        var lines = (0..<150).map { "{\"key\":\"k\($0)\",\"value\":\($0)}\n" }.joined()
-        for count in [1024, 1025] { lines += "{\"key\":\"\(String(repeating: "n", count: count))\",\"value\":0}\n" }
-        let kv = "kv:\(scratch.path("kv"))"
-        let run = try CommandRun(["copy", "json:-", kv, "--json"], input: lines)
-        #expect(run.status == 2, "\(run.errors)")
-        let counts = try run.summary()
-        #expect(counts["copied"] as? Int == 151 && counts["equal"] as? Int == 0, "\(counts)")
-        let rows = try run.rows()
-        #expect(rows.map { $0["reason"] as? String } == ["the name is too long"])
-        #expect((rows.first?["key"] as? String)?.count == 80)
-        let again = try CommandRun(["copy", kv, "kv:\(scratch.path("t"))", "--verify", "--json"]).summary()
-        #expect(again["copied"] as? Int == 151 && again["equal"] as? Int == 0, "\(again)")
-        #expect(again["verified"] as? Int == 151, "\(again)")
     }
 
     @Test("nothing is deleted without --delete, or if it would be more than --max-delete")
@@ -629,19 +413,6 @@ struct TransferTests {
         #expect(try scratch.files("t").keys.sorted() == ["B", "a", "b"])
     }
     #endif
-
-    @Test("deleting keys respects the maximum too")
-    func keyDeletion() throws {
-        try scratch.fillStore()
-        for number in 0..<3 {
-            #expect(try CommandRun(["kv", "set", scratch.path("t"), "old\(number)", "1"]).status == 0)
-        }
-        let words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--delete", "--max-delete"]
-        #expect(try CommandRun(words + ["2"]).status == 2)
-        #expect(try scratch.values("t").count == 8)
-        #expect(try CommandRun(words + ["3"]).status == 0)
-        #expect(try scratch.values("t") == scratch.values("kv"))
-    }
 
     @Test("an empty or missing source is an error, and deletes and creates nothing", arguments: ["kv", "tree", "json"])
     func emptySource(scheme: String) throws {
@@ -821,18 +592,6 @@ struct TransferTests {
         let source = try ConfinedDirectory(POSIXPath(scratch.url.appendingPathComponent("s")))
         var walk = StoreWalk(source, except: other)
         #expect(throws: StoreWalk.ContainsOther.self) { while try walk.nextFile(ofStore: false) != nil {} }
-    }
-
-    @Test("a shared store is written beside the process that has it open; an exclusive one is in use")
-    func besideApp() throws {
-        try scratch.fillStore()
-        for (sharing, status) in [(FileKVStore.Sharing.shared, Int32(0)), (.exclusive, 5)] {
-            let store = try FileKVStore(
-                at: scratch.url.appendingPathComponent("t-\(sharing)"), options: FileKVStore.Options(sharing: sharing))
-            let run = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t-\(sharing)"))"])
-            #expect(run.status == status, "\(run.errors)")
-            #expect(try store.keys().count == (status == 0 ? 5 : 0))
-        }
     }
 
     @Test("a copy that control-C ends leaves no partial file, and the next one completes it")
