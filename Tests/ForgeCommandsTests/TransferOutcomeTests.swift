@@ -7,8 +7,8 @@ import Testing
 
 @testable import ForgeCommands
 
-@Suite("copy")
-struct TransferTests {
+@Suite("What a copy deletes, and how it ends")
+struct TransferOutcomeTests {
     let scratch: Scratch
 
     init() throws {
