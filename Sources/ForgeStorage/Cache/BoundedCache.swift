@@ -142,7 +142,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
     /// - Throws: The error of listing the directory.
     public func sizeOnDisk() async throws -> Int {
         guard let disk else { return 0 }
-        return try await disk.lane.run { () throws(any Error) in try disk.totals().sizeInBytes }
+        return try await disk.lane.run { () throws(any Error) in try disk.sizeInBytes() }
     }
 
     /// The counts since the creation of the cache.

@@ -94,7 +94,10 @@ package final class CacheDirectory: Sendable {
                 try write(key, header, payload)
             } catch {
                 // The entry that could not be replaced is out of date. The first failure is the one to report.
-                do { try Self.unlink(name, in: root, durability) } catch _ {}
+                do {
+                    try Self.unlink(name, in: root, durability)
+                    index.clear(name)
+                } catch _ {}
                 throw error
             }
             didStore()
@@ -121,8 +124,8 @@ package final class CacheDirectory: Sendable {
         try root.existing()?.synchronizeRoot(durability)
     }
 
-    /// The sum of the sizes and the number of the files; reads none of them.
-    func totals() throws -> (sizeInBytes: Int, count: Int) { try index.totals() }
+    /// The sum of the sizes of the files; reads none of them.
+    func sizeInBytes() throws -> Int { try index.sizeInBytes() }
 
     var evictionCount: Int { index.evictionCount }
 
@@ -352,7 +355,7 @@ extension FlatFileName {
         let kept = rest.dropLast(65)
         let digest = rest.suffix(64)
         // A partial escape at the end is omitted, so up to two bytes may be missing.
-        guard rest.count == kept.count + 65, (keptLength - 2...keptLength).contains(kept.count) else { return false }
+        guard (keptLength - 2...keptLength).contains(kept.count) else { return false }
         return rest[kept.endIndex] == mark && kept.allSatisfy { EscapedName.isPlain($0) || $0 == EscapedName.mark }
             && digest.allSatisfy { EscapedName.value(ofHexDigit: $0) != nil }
     }

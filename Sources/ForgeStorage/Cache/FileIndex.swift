@@ -18,8 +18,8 @@ final class FileIndex: Sendable {
     private struct State {
         /// Nil before the directory was listed.
         var queue: AdaptiveEvictionQueue<String, Bool>?
-        /// Evicted files that could not be removed. They count, and the next insertion tries again.
-        var unremoved: [String: Int] = [:]
+        /// Evicted files that are still to be removed. If that fails, the next insertion tries again.
+        var unremoved: Set<String> = []
         var evictionCount = 0
     }
 
@@ -60,10 +60,10 @@ final class FileIndex: Sendable {
         try nameLocks.withLock(name) {
             guard try write() else { return }
             state.withLock { state in
-                state.unremoved[name] = nil
+                state.unremoved.remove(name)
                 let evicted = state.queue?.insert(name, true, sizeInBytes: sizeInBytes) ?? []
                 state.evictionCount += evicted.count
-                for entry in evicted { state.unremoved[entry.key] = entry.sizeInBytes }
+                state.unremoved.formUnion(evicted.map(\.key))
             }
         }
         try removeEvicted()
@@ -76,10 +76,7 @@ final class FileIndex: Sendable {
     func remove(_ name: String, with remove: () throws -> Void) throws {
         try nameLocks.withLock(name) {
             try remove()
-            state.withLock { state in
-                state.queue?.remove(name)
-                state.unremoved[name] = nil
-            }
+            clear(name)
         }
     }
 
@@ -88,7 +85,7 @@ final class FileIndex: Sendable {
         try nameLocks.withLock(name) {
             guard try isStillDamaged() else { return }
             try removeFile(name)
-            state.withLock { _ = $0.queue?.remove(name) }
+            clear(name)
         }
     }
 
@@ -97,10 +94,15 @@ final class FileIndex: Sendable {
     func forget(_ name: String, if isMissing: () throws -> Bool) throws {
         try nameLocks.withLock(name) {
             guard try isMissing() else { return }
-            state.withLock { state in
-                state.queue?.remove(name)
-                state.unremoved[name] = nil
-            }
+            clear(name)
+        }
+    }
+
+    /// Clears the entry of a file that was removed under the lock of its name.
+    func clear(_ name: String) {
+        state.withLock { state in
+            state.queue?.remove(name)
+            state.unremoved.remove(name)
         }
     }
 
@@ -108,22 +110,15 @@ final class FileIndex: Sendable {
     func removeAll() throws {
         try forEachThrowingFirst(try list().map(\.name)) { try remove($0) }
         // Names whose files other processes have removed.
-        let names = state.withLock { ($0.queue?.keys ?? []) + $0.unremoved.keys }
+        let names = state.withLock { ($0.queue?.keys ?? []) + $0.unremoved }
         try forEachThrowingFirst(names) { try remove($0) }
     }
 
-    /// The sum of the sizes and the number of the files; lists the directory if that was not done yet.
-    func totals() throws -> (sizeInBytes: Int, count: Int) {
+    /// The sum of the sizes of the files; lists the directory if that was not done yet.
+    func sizeInBytes() throws -> Int {
         try listOnce()
         try removeEvicted()
-        return state.withLock { state in
-            let unremoved = state.unremoved.values.reduce(0) { sum, size in
-                let (total, overflows) = sum.addingReportingOverflow(size)
-                return overflows ? .max : total
-            }
-            let (sum, overflows) = unremoved.addingReportingOverflow(state.queue?.sizeInBytes ?? 0)
-            return (overflows ? .max : sum, (state.queue?.count ?? 0) + state.unremoved.count)
-        }
+        return state.withLock { $0.queue?.sizeInBytes ?? 0 }
     }
 
     /// The number of evictions since this object was created.
@@ -144,8 +139,7 @@ final class FileIndex: Sendable {
             }
             var queue = AdaptiveEvictionQueue<String, Bool>(limits: limits)
             for file in files.suffix(keptCount) { _ = queue.insert(file.name, true, sizeInBytes: file.sizeInBytes) }
-            let evicted = Dictionary(
-                files.dropLast(keptCount).map { ($0.name, $0.sizeInBytes) }, uniquingKeysWith: { first, _ in first })
+            let evicted = Set(files.dropLast(keptCount).map(\.name))
             state.withLock { state in
                 state.queue = queue
                 state.unremoved = evicted
@@ -155,12 +149,12 @@ final class FileIndex: Sendable {
     }
 
     private func removeEvicted() throws {
-        try forEachThrowingFirst(state.withLock { $0.unremoved.keys.sorted() }) { name in
+        try forEachThrowingFirst(state.withLock { $0.unremoved.sorted() }) { name in
             try nameLocks.withLock(name) {
                 // It may have been stored again.
-                guard state.withLock({ $0.unremoved[name] != nil }) else { return }
+                guard state.withLock({ $0.unremoved.contains(name) }) else { return }
                 try removeFile(name)
-                state.withLock { $0.unremoved[name] = nil }
+                state.withLock { _ = $0.unremoved.remove(name) }
             }
         }
     }

@@ -169,7 +169,7 @@ public final class ImageCacheManager: Sendable {
     /// - Complexity: O(number of images), with limits only for the first call that needs it; with a file system that is
     ///   only a `FileSystemProtocol`, every file is read.
     public func cacheSize() throws -> Int {
-        if let index { return try index.totals().sizeInBytes }
+        if let index { return try index.sizeInBytes() }
         return try Self.imageNames(in: directory).reduce(0) { sum, name in
             let (total, overflows) = sum.addingReportingOverflow(try directory.sizeInBytes(of: name) ?? 0)
             return overflows ? .max : total
