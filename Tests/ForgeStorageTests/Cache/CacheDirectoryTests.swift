@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorage
 import ForgeStorageTesting
@@ -62,12 +63,150 @@ struct CacheDirectoryTests {
             directory: CacheFixture.directory, fileSystem: FaultingFileSystem(fixture.fileSystem, log: log))
         #expect(try await other.sizeOnDisk() == (try fixture.files().values.reduce(0, +)))
         #expect(!log.records.contains { $0.operation == .read })
+        let listings = log.records.count { $0.operation == .list }
+        _ = try await other.sizeOnDisk()
+        #expect(log.records.count { $0.operation == .list } == listings)
         try fixture.fileSystem.unlink(try fixture.path("a.forgecache"))
         try fixture.fileSystem.unlink(try fixture.path("b.forgecache"))
         for key in ["d", "e", "f", "g"] { await cache.insert(value(key), for: key) }
         #expect(try await cache.sizeOnDisk() <= 3 * 60)
         #expect(try fixture.files().count <= 3)
+        for name in try fixture.files().keys { try fixture.fileSystem.unlink(try fixture.path(name)) }
+        try await cache.purge()
+        #expect(try await cache.sizeOnDisk() == 0)
         #expect(fixture.errors.isEmpty)
+    }
+
+    @Test(
+        "of the files of an earlier cache the newest stay, as many as the limits allow",
+        arguments: [CacheLimits(count: 3), CacheLimits(sizeInBytes: 3 * 51)])
+    func newestFiles(limits: CacheLimits) async throws {
+        let earlier = CacheFixture()
+        let first = try earlier.open()
+        for number in 0..<10 { await first.insert(Data(count: 10), for: "\(number)") }
+        let cache = try CacheFixture(earlier.fileSystem) { $0.disk = limits }.open()
+        #expect(try await cache.sizeOnDisk() == 3 * 51)
+        #expect(try earlier.files() == ["7.forgecache": 51, "8.forgecache": 51, "9.forgecache": 51])
+        #expect(cache.statistics.diskEvictionCount == 7)
+    }
+
+    @Test("an entry that takes all of the limit is kept, and a cache without room on disk writes nothing")
+    func exactLimit() async throws {
+        let exact = CacheFixture { $0.disk = CacheLimits(sizeInBytes: 51) }
+        let cache = try exact.open()
+        await cache.insert(Data(count: 10), for: "a")
+        #expect(try exact.files() == ["a.forgecache": 51])
+        await cache.insert(Data(count: 11), for: "a")
+        #expect(try exact.files() == [:])
+        let full = CacheFixture { $0.disk = CacheLimits(count: 0) }
+        let other = try full.open()
+        await other.insert(Data(count: 10), for: "a")
+        #expect(try full.files() == [:])
+        #expect(other.statistics.diskEvictionCount == 0)
+        #expect(exact.errors.isEmpty && full.errors.isEmpty)
+    }
+
+    @Test("an entry that was read from disk is not the next one that is evicted there", arguments: [true, false])
+    func hits(isOnDisk: Bool) async throws {
+        try await withTemporaryDirectory { root in
+            let fileSystem: any POSIXFileSystem = isOnDisk ? SystemFileSystem() : EachPlatform.fileSystem()
+            var options = CacheOptions()
+            options.memory = CacheLimits(count: 0)
+            options.disk = CacheLimits(count: 4)
+            let directory = root.appending(component: "cache")
+            let cache = try BoundedCache<Data>(directory: directory, options: options, fileSystem: fileSystem)
+            for key in ["a", "b", "c", "d"] { await cache.insert(value(key), for: key) }
+            #expect(try await cache.value(for: "d") { Data() } == value("d"))
+            await cache.insert(value("e"), for: "e")
+            let left = ["a", "b", "c", "d", "e"].filter { key in
+                fileSystem.fileExists(atPath: directory.path + "/\(key).forgecache")
+            }
+            #expect(left == ["b", "c", "d", "e"])
+        }
+    }
+
+    @Test("an entry that could not be replaced is removed from disk and from the size, and no other file is left")
+    func failedReplacement() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        await cache.insert(Data("old".utf8), for: "a")
+        fixture.fileSystem.writeError = CocoaError(.fileWriteUnknown)
+        await cache.insert(Data("new".utf8), for: "a")
+        fixture.fileSystem.writeError = nil
+        #expect(fixture.errors.map(\.operation) == [.write])
+        #expect(cache.valueInMemory(for: "a") == Data("new".utf8))
+        #expect(try fixture.files() == [:])
+        #expect(try await cache.sizeOnDisk() == 0)
+    }
+
+    @Test("a file that disappears while the directory is listed is not counted")
+    func disappearance() async throws {
+        let fixture = CacheFixture()
+        let first = try fixture.open()
+        for key in ["a", "b"] { await first.insert(value(key), for: key) }
+        let memory = fixture.fileSystem
+        let path = try fixture.path("a.forgecache")
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .status, call.path?.splitLast().name == "a.forgecache" else { return }
+            try memory.unlink(path)
+        }
+        let cache = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: fileSystem)
+        #expect(try await cache.sizeOnDisk() == 51)
+        #expect(try fixture.files() == ["b.forgecache": 51])
+    }
+
+    @Test("an entry that is read while it is removed is not kept", arguments: [true, false])
+    func readDuringRemoval(isPurge: Bool) async throws {
+        let caches = Mutex<[BoundedCache<Data>]>([])
+        let reads = Counter()
+        let fileSystem = InterceptedFileSystem(EachPlatform.fileSystem()) { (call) throws(FileSystemError) in
+            guard call.operation == .unlink, let cache = caches.withLock({ $0.popLast() }) else { return }
+            let hasRead = DispatchSemaphore(value: 0)
+            Task {
+                do {
+                    let found = try await cache.value(for: "a") { Data() }
+                    if found == Data("old".utf8) { reads.increment() }
+                } catch {
+                    Issue.record(error)
+                }
+                hasRead.signal()
+            }
+            hasRead.wait()
+        }
+        let cache = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: fileSystem)
+        await cache.insert(Data("old".utf8), for: "a")
+        caches.withLock { $0 = [cache] }
+        if isPurge { try await cache.purge() } else { try await cache.remove("a") }
+        #expect(reads.value == 1)
+        #expect(cache.valueInMemory(for: "a") == nil)
+        #expect(try await cache.value(for: "a") { Data("new".utf8) } == Data("new".utf8))
+    }
+
+    @Test("a file that is damaged after it was counted is a miss, and not counted any more", arguments: [true, false])
+    func damageLater(isOnDisk: Bool) async throws {
+        try await withTemporaryDirectory { root in
+            let fileSystem: any POSIXFileSystem = isOnDisk ? SystemFileSystem() : EachPlatform.fileSystem()
+            let errors = Mutex<[CacheError]>([])
+            var options = CacheOptions()
+            options.memory = CacheLimits(count: 0)
+            options.onError = { error in errors.withLock { $0.append(error) } }
+            let directory = root.appending(component: "cache")
+            let cache = try BoundedCache<Data>(directory: directory, options: options, fileSystem: fileSystem)
+            await cache.insert(value("a"), for: "a")
+            // The second time, the system knows that there is no such file.
+            for _ in 0..<2 {
+                await #expect(throws: LoadFailure.self) { try await cache.value(for: "b") { _ in throw LoadFailure() } }
+            }
+            #expect(errors.withLock { $0.isEmpty })
+            let file = directory.appending(component: "a.forgecache")
+            var content = try fileSystem.read(from: file)
+            content[50] ^= 1
+            try fileSystem.write(content, to: file)
+            await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
+            #expect(errors.withLock { $0.map(\.operation) } == [.read])
+            #expect(!fileSystem.fileExists(atPath: file.path))
+            #expect(try await cache.sizeOnDisk() == 0)
+        }
     }
 
     @Test("a damaged, torn or empty file is a miss, is reported and is removed", arguments: [0, 10, 45, 50])
@@ -164,6 +303,28 @@ struct CacheDirectoryTests {
         #expect(try await other.value(for: "b") { Data() } == value("b"))
     }
 
+    @Test("an evicted file that could not be removed stays if its entry is stored again")
+    func storedAgain() async throws {
+        let fixture = CacheFixture()
+        let isStuck = Atomic(true)
+        let fileSystem = InterceptedFileSystem(fixture.fileSystem) { (call) throws(FileSystemError) in
+            guard call.operation == .unlink, call.path?.splitLast().name == "a.forgecache",
+                isStuck.load(ordering: .relaxed)
+            else { return }
+            throw FileSystemError(.unlink, .ioError)
+        }
+        var options = CacheOptions()
+        options.disk = CacheLimits(count: 1)
+        let cache = try BoundedCache<Data>(
+            directory: CacheFixture.directory, options: options, fileSystem: fileSystem)
+        for key in ["a", "b"] { await cache.insert(value(key), for: key) }
+        #expect(try fixture.files().count == 2)
+        isStuck.store(false, ordering: .relaxed)
+        await cache.insert(value("a"), for: "a")
+        #expect(try fixture.files() == ["a.forgecache": 51])
+        #expect(cache.statistics.errorCount == 1)
+    }
+
     @Test("a call of the file system that fails leaves a working cache")
     func failingCalls() async throws {
         let report = try await forEachFailingCall(
@@ -201,11 +362,12 @@ struct CacheFileTests {
         CacheFile(
             key: "e\u{301}/x", tag: "\"v1\"", expiry: 1_700_000_000_123, payload: Data(repeating: 7, count: 5000)),
         CacheFile(key: "absent", tag: nil, expiry: 5, payload: nil),
+        CacheFile(key: "", tag: nil, expiry: 5, payload: nil),
     ]
 
     private func content(of file: CacheFile) -> [UInt8] { file.header() + Array(file.payload ?? Data()) }
 
-    @Test("is read as it was written", arguments: 0..<4)
+    @Test("is read as it was written", arguments: 0..<5)
     func roundTrip(number: Int) throws {
         let file = Self.samples[number]
         let read = try CacheFile(content(of: file), key: file.key)
@@ -255,7 +417,10 @@ struct CacheFileTests {
     func forgedFields() throws {
         let file = CacheFile(key: "key", tag: "tag", expiry: 9, payload: Data("value".utf8))
         _ = try CacheFile(forged(file, [2], at: 24), key: "key")
-        for (bytes, offset) in [([6], 24), ([0], 24), ([1], 36), ([0xFF], 43)] as [([UInt8], Int)] {
+        let changes: [([UInt8], Int)] = [
+            ([6], 24), ([0], 24), ([12], 28), ([0xFF, 0xFF, 0xFF, 0xFF], 28), ([9], 32), ([1], 36), ([0xFF], 43),
+        ]
+        for (bytes, offset) in changes {
             #expect(throws: CacheFile.Damage.checksum) { try CacheFile(forged(file, bytes, at: offset), key: "key") }
         }
     }

@@ -3,6 +3,7 @@ import ForgeStorage
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("A cache in memory")
@@ -141,6 +142,90 @@ struct MemoryPressureTests {
     }
 }
 
+@Suite("Loads and lifetimes of a cache", .eachPlatform, .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+struct CacheLoadTests {
+    @Test("a lifetime ends at its millisecond")
+    func milliseconds() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        await cache.insert(Data("1".utf8), for: "a", expiresAfter: .milliseconds(1_500))
+        fixture.advance(by: 1.25)
+        #expect(cache.valueInMemory(for: "a") == Data("1".utf8))
+        fixture.advance(by: 0.25)
+        #expect(cache.valueInMemory(for: "a") == nil)
+    }
+
+    @Test("an entry on disk comes into memory, and a stale one answers while it is loaded", arguments: [true, false])
+    func fromDisk(isOnDisk: Bool) async throws {
+        let (old, new) = (Data("1".utf8), Data("2".utf8))
+        try await withTemporaryDirectory { root in
+            let time = Mutex(Date(timeIntervalSince1970: 1_000_000))
+            let fileSystem: any POSIXFileSystem = isOnDisk ? SystemFileSystem() : EachPlatform.fileSystem()
+            var options = CacheOptions()
+            options.staleWhileLoading = .seconds(5)
+            options.now = { time.withLock { $0 } }
+            let cache = try BoundedCache<Data>(
+                directory: root.appending(component: "cache"), options: options, fileSystem: fileSystem)
+            for key in ["a", "b"] { await cache.insert(old, for: key, expiresAfter: .seconds(10)) }
+            await cache.insert(old, for: "c")
+            cache.trimMemory()
+            #expect(try await cache.value(for: "c") { _ in .value(new) } == old)
+            #expect(cache.valueInMemory(for: "c") == old)
+            time.withLock { $0 += 14 }
+            #expect(try await cache.value(for: "a") { _ in .value(new) } == old)
+            while cache.valueInMemory(for: "a") != new { await Task.yield() }
+            time.withLock { $0 += 1 }
+            #expect(try await cache.value(for: "b") { _ in .value(new) } == new)
+            let statistics = cache.statistics
+            #expect(statistics.diskHitCount == 1 && statistics.staleDiskHitCount == 2)
+            #expect(statistics.loadCount == 2 && statistics.missCount == 0 && statistics.errorCount == 0)
+        }
+    }
+
+    @Test("a call whose task is cancelled already loads nothing, and no later call waits for it")
+    func cancelledBefore() async throws {
+        let cache = try CacheFixture().open()
+        let cancelled = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            return try await cache.value(for: "a") { Data("old".utf8) }
+        }
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        #expect(cache.statistics.loadCount == 0)
+        #expect(try await cache.value(for: "a") { Data("new".utf8) } == Data("new".utf8))
+    }
+
+    @Test("a value that an entry says is absent is loaded, and kept, for a caller that needs one")
+    func absentEntry() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        #expect(try await cache.value(for: "a") { _ in .absent(expiresAfter: .seconds(10)) } == nil)
+        #expect(try await cache.value(for: "a") { Data("1".utf8) } == Data("1".utf8))
+        #expect(try await fixture.open().value(for: "a") { Data("2".utf8) } == Data("1".utf8))
+        #expect(fixture.errors.isEmpty)
+    }
+
+    @Test("a value that cannot be encoded, and whose old entry cannot be removed, is reported twice and is in memory")
+    func unencodableOnReadOnlyDisk() async throws {
+        let memory = EachPlatform.fileSystem()
+        let errors = Mutex<[CacheError]>([])
+        let encode: @Sendable (String) throws -> Data = { text in
+            if text == "new" { throw LoadFailure() }
+            return Data(text.utf8)
+        }
+        let coding = CacheCoding<String>(
+            encode: encode, decode: { String(decoding: $0, as: UTF8.self) }, cost: { _ in 1 })
+        var options = CacheOptions()
+        options.onError = { error in errors.withLock { $0.append(error) } }
+        let cache = try BoundedCache(
+            directory: CacheFixture.directory, coding: coding, options: options, fileSystem: memory)
+        await cache.insert("old", for: "a")
+        try memory.setReadOnly(true)
+        await cache.insert("new", for: "a")
+        #expect(errors.withLock { $0.map(\.operation) } == [.encode, .write])
+        #expect(cache.valueInMemory(for: "a") == "new")
+    }
+}
+
 @Suite("The eviction of a cache")
 struct EvictionQueueTests {
     private func rate(_ trace: CacheTrace) -> Double {
@@ -206,6 +291,8 @@ struct EvictionQueueTests {
         #expect(queue.insert("a", true, sizeInBytes: 11).map(\.key) == ["a"])
         #expect(!queue.contains("a") && queue.contains("b"))
         #expect(queue.sizeInBytes == 4)
+        #expect(queue.insert("c", true, sizeInBytes: 10).map(\.key) == ["b"])
+        #expect(queue.contains("c"))
     }
 
     @Test("an entry of any size fits without limits")
