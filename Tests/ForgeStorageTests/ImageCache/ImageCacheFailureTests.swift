@@ -160,15 +160,23 @@ struct ImageCacheFailureTests {
         try cache.deleteCachedImage(id: "a")
         try cache.deleteCachedImage(id: "a")
         #expect(try cache.readCachedImage(id: "a") == nil)
+        #expect(try cache.cacheSize() == 0)
+        try cache.clearCache()
+        try cache.cacheImage(id: "b", data: Data("img".utf8))
+        let limited = ImageCacheManager(fileSystem: own, cacheDirectory: directory, limits: CacheLimits(count: 1))
+        try limited.cacheImage(id: "c", data: Data("img".utf8))
+        #expect(cache.getCachedImage(id: "b") == nil && cache.getCachedImage(id: "c") != nil)
+        #expect(try limited.cacheSize() == cache.cacheSize())
         own.isBroken.withLock { $0 = true }
         try own.write(Data(), to: file("a.cache"))
         #expect(throws: DictionaryFileSystem.Broken.self) { try cache.readCachedImage(id: "a") }
+        #expect(throws: DictionaryFileSystem.Broken.self) { try cache.cacheSize() }
     }
 }
 
 /// A minimal custom file system for tests.
 final class DictionaryFileSystem: FileSystemProtocol {
-    enum Missing: CaseIterable, Sendable { case ownError, cocoa, posix }
+    enum Missing: CaseIterable, Sendable { case ownError, cocoa, posix, fileSystem }
     struct Broken: Error {}
 
     let files = Mutex<[String: Data]>([:])
@@ -184,10 +192,14 @@ final class DictionaryFileSystem: FileSystemProtocol {
         case .ownError: NSError(domain: "FileNotFound", code: 404)
         case .cocoa: CocoaError(.fileReadNoSuchFile)
         case .posix: POSIXError(.ENOENT)
+        case .fileSystem: FileSystemError(.open, .noSuchFileOrDirectory)
         }
     }
 
-    func fileExists(atPath path: String) -> Bool { files.withLock { $0[path] != nil } }
+    /// A directory exists while it has files.
+    func fileExists(atPath path: String) -> Bool {
+        files.withLock { $0.keys.contains { $0 == path || $0.hasPrefix(path + "/") } }
+    }
     func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {}
     func write(_ data: Data, to url: URL) throws { files.withLock { $0[url.path] = data } }
     func read(from url: URL) throws -> Data {
@@ -199,7 +211,9 @@ final class DictionaryFileSystem: FileSystemProtocol {
         guard files.withLock({ $0.removeValue(forKey: url.path) }) != nil else { throw missingError }
     }
     func contentsOfDirectory(at url: URL) throws -> [URL] {
-        files.withLock { $0.keys.filter { $0.hasPrefix(url.path) }.map { URL(filePath: $0) } }
+        if isBroken.withLock({ $0 }) { throw Broken() }
+        guard fileExists(atPath: url.path) else { throw missingError }
+        return files.withLock { $0.keys.filter { $0.hasPrefix(url.path + "/") }.map { URL(filePath: $0) } }
     }
 }
 

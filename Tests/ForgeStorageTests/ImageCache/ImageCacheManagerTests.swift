@@ -237,6 +237,45 @@ struct ImageCacheLimitTests {
         #expect(try open(nil).cacheSize() == 0)
     }
 
+    @Test("keep an image that was read since it was cached, and remove another")
+    func hits() throws {
+        let cache = open(CacheLimits(count: 4))
+        for id in ["a", "b", "c", "d"] { try cache.cacheImage(id: id, data: Data(id.utf8)) }
+        #expect(cache.getCachedImage(id: "d")?.data == Data("d".utf8))
+        try cache.cacheImage(id: "e", data: Data())
+        let left = ["a", "b", "c", "d", "e"].filter { open(nil).getCachedImage(id: $0) != nil }
+        #expect(left == ["b", "c", "d", "e"])
+    }
+
+    @Test("no longer count an image that another process has removed, once it was asked for")
+    func removedByOthers() throws {
+        let cache = open(.unlimited)
+        for id in ["a", "b"] { try cache.cacheImage(id: id, data: Data(count: 10)) }
+        let size = try cache.cacheSize()
+        try open(nil).deleteCachedImage(id: "a")
+        #expect(cache.getCachedImage(id: "b") != nil)
+        #expect(try cache.cacheSize() == size)
+        #expect(try cache.readCachedImage(id: "a") == nil)
+        #expect(try cache.cacheSize() == open(nil).cacheSize())
+    }
+
+    @Test(
+        "ignore an image that disappears while it is counted or deleted",
+        arguments: [FileSystemOperation.status, .unlink])
+    func disappearance(operation: FileSystemOperation) throws {
+        for id in ["a", "b"] { try open(nil).cacheImage(id: id, data: Data(count: 10)) }
+        let path = try POSIXPath(directory).appending("a.cache")
+        let memory = fileSystem
+        let intercepted = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == operation, call.path?.splitLast().name == "a.cache" else { return }
+            try memory.unlink(path)
+        }
+        let cache = ImageCacheManager(fileSystem: intercepted, cacheDirectory: directory, limits: .unlimited)
+        if operation == .unlink { try cache.deleteCachedImage(id: "a") }
+        #expect(try cache.cacheSize() == open(nil).cacheSize())
+        #expect(open(nil).getCachedImage(id: "a") == nil && open(nil).getCachedImage(id: "b") != nil)
+    }
+
     @Test("do not touch entries that no image cache writes")
     func foreign() throws {
         let cache = open(CacheLimits(count: 1))

@@ -76,5 +76,63 @@ struct ImageDecodingTests {
         #expect(try cache.image(id: "a", decoder: decoder)?.width == 9)
         try cache.clearCache()
         #expect(try cache.image(id: "a", decoder: decoder) == nil)
+        try cache.cacheImage(id: "a", data: Data([8, 8, 1]))
+        changing.whileDecoding = { [cache] in try cache.clearCache() }
+        #expect(try cache.image(id: "a", decoder: changing)?.width == 8)
+        #expect(try cache.image(id: "a", decoder: decoder) == nil)
+    }
+
+    /// An image whose release uses the cache that had it in memory.
+    final class Picture: Sendable {
+        let cache: ImageCacheManager
+        let released: Counter
+
+        init(_ cache: ImageCacheManager, _ released: Counter) {
+            self.cache = cache
+            self.released = released
+        }
+
+        deinit {
+            released.increment()
+            do { try cache.deleteCachedImage(id: "other") } catch { Issue.record(error) }
+        }
+    }
+
+    struct PictureDecoder: ImageDecoding {
+        let cache: ImageCacheManager
+        let released = Counter()
+
+        func header(of data: Data) throws -> ImageHeader { ImageHeader(width: 1, height: 1) }
+
+        func decode(_ data: Data, to size: ImageHeader) throws -> Picture { Picture(cache, released) }
+    }
+
+    @Test("may use the cache when they are released, whatever removes them from memory")
+    func release() throws {
+        let cache = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: URL(filePath: "/caches"), decodedLimits: CacheLimits(count: 1))
+        let decoder = PictureDecoder(cache: cache)
+        for id in ["a", "b"] {
+            try cache.cacheImage(id: id, data: Data())
+            _ = try cache.image(id: id, decoder: decoder)
+        }
+        #expect(decoder.released.value == 1)
+        try cache.cacheImage(id: "b", data: Data())
+        #expect(decoder.released.value == 2)
+        _ = try cache.image(id: "b", decoder: decoder)
+        cache.trimMemory()
+        #expect(decoder.released.value == 3)
+        _ = try cache.image(id: "b", decoder: decoder)
+        try cache.clearCache()
+        #expect(decoder.released.value == 4)
+    }
+
+    @Test("have sizes in the proportions of their headers, of at least one pixel and not larger")
+    func scaling() {
+        let header = ImageHeader(width: 1000, height: 1, frameCount: 2)
+        #expect(header.scaled(toFit: 10) == ImageHeader(width: 10, height: 1, frameCount: 2))
+        for length in [nil, -1, 0, 1000, 2000] { #expect(header.scaled(toFit: length) == header) }
+        let negative = ImageHeader(width: -1, height: -1, frameCount: -1, bytesPerPixel: -1)
+        #expect(negative == ImageHeader(width: 0, height: 0, frameCount: 0, bytesPerPixel: 0))
     }
 }
