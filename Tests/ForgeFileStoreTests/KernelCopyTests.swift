@@ -293,6 +293,57 @@ struct MoveAcrossDevicesTests {
         #expect(try names() == ["source"])
     }
 
+    @Test("needs no exclusive rename, neither of the source nor back to its name", arguments: [true, false])
+    func withoutExclusiveRename(isFull: Bool) async throws {
+        let content = Data(repeating: 7, count: 1 << 20)
+        try memory.write(content, to: source)
+        let refused = Mutex<Set<POSIXPath>>([])
+        let store = DiskFileStore(
+            root: root,
+            fileSystem: InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                // The first rename to a name is the exclusive one.
+                guard call.operation == .rename, let name = call.destination,
+                    name == "source" || "\(name)".hasPrefix(".forge-move-"),
+                    refused.withLock({ $0.insert(name).inserted })
+                else { return }
+                throw FileSystemError(.rename, .invalidArgument)
+            })
+        try await store.open()
+        if isFull {
+            try memory.setQuota(.init(sizeInBytes: 64 << 10))
+            await #expect(
+                performing: { try await store.move(from: self.source, to: "file") }, throws: hasCode(.noSpace))
+            #expect(try memory.read(from: source) == content)
+        } else {
+            try await store.move(from: source, to: "file")
+            #expect(try await store.load("file") == content)
+        }
+        #expect(try names() == (isFull ? ["source"] : []))
+        #expect(refused.withLock { $0.count } == (isFull ? 2 : 1))
+    }
+
+    @Test(
+        "stores the file before it removes the source, and says what of the removal failed",
+        arguments: [FileSystemOperation.unlink, .synchronize])
+    func failedRemoval(operation: FileSystemOperation) async throws {
+        let isRemoving = Atomic(false)
+        let store = DiskFileStore(
+            root: root,
+            fileSystem: InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                if call.operation == .unlink, let name = call.path, "\(name)".hasPrefix(".forge-move-") {
+                    isRemoving.store(true, ordering: .relaxed)
+                }
+                guard call.operation == operation, isRemoving.load(ordering: .relaxed) else { return }
+                throw FileSystemError(operation, .ioError)
+            })
+        let stays = operation == .unlink
+        await #expect(
+            performing: { try await store.move(from: self.source, to: "file") },
+            throws: hasCode(stays ? .invalidSource(.notRemoved) : .durabilityUnknown))
+        #expect(try await store.load("file") == Data("first,".utf8))
+        #expect(try names() == (stays ? ["source"] : []))
+    }
+
     @Test("a file that takes the name of a source whose move fails is kept, and the error names the source's own")
     func nameTaken() async throws {
         let file = try memory.open("/other/source", .writeOnly)
@@ -341,18 +392,23 @@ struct MoveAcrossDevicesTests {
         let file = scratch.appending(component: "source")
         try Data("first,".utf8).write(to: file)
         let path = try POSIXPath(file)
+        await #expect(
+            performing: { try await AppendingStore(path: nil).move(from: file, to: "file", overwrite: true) },
+            throws: hasCode(.noSpace))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path) == ["source"])
         let store = AppendingStore(path: path)
         try await store.move(from: file, to: "file", overwrite: true)
         #expect(try await store.base.load("file") == Data("first,".utf8))
         #expect(try Data(contentsOf: file) == Data("second".utf8))
     }
 
-    /// A store with only the required calls, during whose saves another program appends to a file.
+    /// A store with only the required calls, during whose saves another program appends to a file; full without one.
     private struct AppendingStore: FileStoring {
         let base = InMemoryFileStore()
-        let path: POSIXPath
+        let path: POSIXPath?
 
         func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+            guard let path else { throw FileStoreError(.noSpace, .save, key: key) }
             try MoveAcrossDevicesTests.append("second", to: path, on: SystemFileSystem())
             try await base.save(data, to: key, overwrite: overwrite)
         }

@@ -92,6 +92,48 @@ struct SharedRootTests {
         #expect(Set(try await store.list(recursive: true).map(\.key)) == ["d", "b"])
     }
 
+    @Test("an entry that disappears after its name was read is neither listed nor counted", arguments: ["f", "d"])
+    func disappearance(name: String) async throws {
+        for call in 0..<3 {
+            let base = InMemoryFileSystem()
+            let disappears = Atomic(false)
+            let fileSystem = InterceptedFileSystem(base) { (call) throws(FileSystemError) in
+                guard call.operation == .status || call.operation == .open,
+                    call.path?.splitLast().name == POSIXPath(name), disappears.exchange(false, ordering: .relaxed)
+                else { return }
+                if name == "f" { try base.unlink("/store/f") } else { try base.removeTree("/store/d") }
+            }
+            let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+            try await store.save(Data(count: 5), to: "kept")
+            try await store.save(Data(count: 7), to: name == "f" ? "f" : "d/f")
+            disappears.store(true, ordering: .relaxed)
+            switch call {
+            case 0: #expect(try await store.list(recursive: true).map(\.key) == ["kept"])
+            case 1:
+                var keys: [String] = []
+                for try await file in store.files() { keys.append(file.key) }
+                #expect(keys == ["kept"])
+            default: #expect(try await store.totalSize() == 5)
+            }
+            #expect(!disappears.load(ordering: .relaxed))
+        }
+    }
+
+    @Test("a listing goes on after a directory that is removed between two of its pages")
+    func removalBetweenPages() async throws {
+        let store = InMemoryFileStore()
+        try await store.batch(durability: Durability.none) { batch in
+            for number in 0..<1_100 { batch.save(Data(), to: "d/\(number)") }
+            batch.save(Data(), to: "z")
+        }
+        var keys: [String] = []
+        for try await file in store.files(in: "", FileListingOptions(sorted: true)) {
+            if keys.isEmpty { try await store.deleteDirectory("d") }
+            keys.append(file.key)
+        }
+        #expect(keys.count == 1_025 && keys.last == "z")
+    }
+
     @Test("saving into many directories works with few descriptors")
     func fewDescriptors() async throws {
         let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 12))

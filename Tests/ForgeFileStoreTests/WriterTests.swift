@@ -54,6 +54,20 @@ struct WriterTests {
         #expect(try await store.list(recursive: true).map(\.key) == ["f"])
     }
 
+    @Test("writes on the caller's thread too, until it is committed")
+    func blockingWrites() async throws {
+        let store = InMemoryFileStore()
+        let writer = try await store.writer(for: "f")
+        func write(_ text: String) throws {
+            try Array(text.utf8).withUnsafeBytes { try writer.writeBlocking($0.bytes) }
+        }
+        try write("first,")
+        try await writer.write(Data("second".utf8))
+        try await writer.commit()
+        #expect(performing: { try write("third") }, throws: hasCode(.closed))
+        #expect(try await store.load("f") == Data("first,second".utf8))
+    }
+
     @Test("commits into the root that is at the path then", arguments: ["f", "d/f"])
     func replacedRoot(key: String) async throws {
         let directory = try TemporaryDirectory()
