@@ -73,25 +73,22 @@ struct VaultFile: Sendable {
 
     /// Opens the file and verifies that it is regular and private; nil if there is none.
     func open(_ operation: CryptError.Operation) throws(CryptError) -> OpenFile? {
+        let file: OpenFile
         do {
-            let file = try locating { (directory, name) throws(FileSystemError) in
+            file = try locating { (directory, name) throws(FileSystemError) in
                 // Without nonBlocking, opening a FIFO would wait for a writer.
                 try OpenFile(name, at: directory, options: [.noFollow, .nonBlocking], named: path, on: fileSystem)
             }
-            try check(file.status, operation)
-            return file
-        } catch let error as CryptError {
-            throw error
-        } catch let error as FileSystemError {
+        } catch {
             switch error.errno {
             case .noSuchFileOrDirectory: return nil
             case .tooManySymbolicLinkLevels:
                 throw CryptError(.insecureFile, operation, path: path, detail: "a symbolic link", underlying: error)
             default: throw CryptError(error, operation, path: path)
             }
-        } catch {
-            throw CryptError(.unavailable(.inputOutput), operation, path: path, underlying: error)
         }
+        try check(file.status, operation)
+        return file
     }
 
     /// Calls `body` with a directory and the path of the file from there.

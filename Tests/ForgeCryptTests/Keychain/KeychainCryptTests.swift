@@ -200,6 +200,21 @@ struct KeychainCryptTests {
         #expect(keychain.count == 0)
     }
 
+    /// A keychain whose items are there again after every call.
+    private struct EndlessKeychain: SecItemCalls {
+        func add(_ item: SecItemQuery, _ value: SecItemValue) -> KeychainStatus { .success }
+        func copyData(_ query: SecItemQuery) -> (status: KeychainStatus, data: [UInt8]) { (.success, []) }
+        func copyAccounts(_ query: SecItemQuery) -> (status: KeychainStatus, accounts: [String]) { (.success, []) }
+        func update(_ query: SecItemQuery, to value: SecItemValue) -> KeychainStatus { .success }
+        func delete(_ query: SecItemQuery) -> KeychainStatus { .success }
+    }
+
+    @Test("deleting all ends in an error if the items do not go away")
+    func endlessDeletion() throws {
+        let store = KeychainCrypt(service: "tests", accessGroup: nil, calls: EndlessKeychain())
+        #expect(try CryptError.code { try store.deleteAll() } == .unavailable(.inputOutput))
+    }
+
     @Test("access groups are kept apart, and only the app's own can be used")
     func accessGroups() throws {
         let own = keychain.store(accessGroup: "app")

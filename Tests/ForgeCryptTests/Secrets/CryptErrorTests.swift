@@ -17,8 +17,8 @@ struct CryptErrorTests {
         "every code has a one-line description",
         arguments: [
             .invalidKey, .unencodable, .undecodable, .tooLarge, .wrongKey, .tampered, .truncated, .newerFormat,
-            .insecureFile, .reservedName, .invalidKeyMaterial, .unavailable(.locked), .durabilityUnknown, .unsupported,
-            .system(status: -50),
+            .insecureFile, .reservedName, .invalidKeyMaterial, .noSpace, .unavailable(.locked),
+            .durabilityUnknown, .unsupported, .system(status: -50),
         ] as [CryptError.Code])
     func codes(_ code: CryptError.Code) {
         let error = CryptError(

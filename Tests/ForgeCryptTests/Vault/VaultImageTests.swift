@@ -36,6 +36,14 @@ struct VaultImageTests {
         #expect(read.names.map(\.string) == ["alpha", "beta"])
         for name in read.names { #expect(try read.value(of: name) == name.bytes.reversed()) }
         #expect(read.file() == image.file())
+        var changed = read
+        try changed.set(SecretName("alpha", .set), to: Array("longer value".utf8), .afterFirstUnlock)
+        try changed.remove(SecretName("beta", .delete))
+        let again = try VaultImage(changed.file(), key: Self.key)
+        let name = try SecretName("alpha", .get)
+        #expect(again.generation == 4 && again.names == [name])
+        #expect(try again.value(of: name) == Array("longer value".utf8))
+        #expect(again.accessibility(of: name) == .afterFirstUnlock)
     }
 
     @Test("a vault truncated anywhere is reported as truncated")
@@ -75,6 +83,19 @@ struct VaultImageTests {
         #expect(Self.damage(assembled([first, first])) == .tampered)
         #expect(Self.damage(assembled([first])) == .truncated)
         #expect(Self.damage(assembled([first, second, first])) == .tampered)
+        // Also under right codes: each entry is later than the one before it, and none is later than the header.
+        let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
+        func entry(_ name: String, _ generation: UInt64) throws -> [UInt8] {
+            try SealedEntry(
+                SecretName(name, .set), .whenUnlocked, Array(name.utf8), generation: generation,
+                vaultID: image.vaultID, under: keys
+            ).bytes
+        }
+        #expect(Self.damage(Self.resealed(assembled([first, try entry("bbbb", 2)]), keys)) == nil)
+        for second in [try entry("bbbb", 1), try entry("bbbb", 3), try entry("aaaa", 2)] {
+            #expect(Self.damage(Self.resealed(assembled([first, second]), keys)) == .tampered)
+        }
+        #expect(Self.damage(Self.resealed(assembled([second, first]), keys)) == .tampered)
         try image.set(SecretName("bbbb", .set), to: Array("BBBB".utf8), .whenUnlocked)
         let new = image.file()
         let replayed = new.prefix(160 + length) + second + new.suffix(32)
@@ -141,6 +162,19 @@ struct VaultImageTests {
         #expect(Self.damage(Self.resealed(impossible, keys)) == .tampered)
         impossible[10] = 200
         #expect(Self.damage(Self.resealed(impossible, keys)) == .tampered)
+    }
+
+    @Test(
+        "a header of another length is that of a later version if it has its checksum",
+        arguments: [(44, false), (45, true), (64, true), (200, true)])
+    func headerLength(length: Int, isPossible: Bool) {
+        var header = VaultHeader.magic + [2, 0, UInt8(length), 0]
+        header += [UInt8](repeating: 0, count: length - 32 - header.count)
+        header += SHA256.hash(data: header)
+        let rest = [UInt8](repeating: 0, count: 200)
+        #expect(Self.damage(header + rest) == (isPossible ? .newerFormat : .tampered))
+        header[length - 1] ^= 1
+        #expect(Self.damage(header + rest) == .tampered)
     }
 
     @Test("names and counts are limited")
