@@ -282,6 +282,33 @@ struct FaultTests {
         #expect(try await store.list() == [])
     }
 
+    @Test("a save that is cancelled while it is written is not stored, alone or in a batch", arguments: [true, false])
+    func cancelledSave(isBatch: Bool) async throws {
+        let task = Mutex<Task<Void, any Error>?>(nil)
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .write { task.withLock { $0?.cancel() } }
+        }
+        let store = DiskFileStore(root: root, fileSystem: fileSystem)
+        try await store.save(Data("old".utf8), to: "f")
+        let save = task.withLock { task in
+            let save = Task {
+                if isBatch {
+                    try await store.batch { batch in
+                        batch.save(Data("new".utf8), to: "f")
+                        batch.save(Data("new".utf8), to: "g")
+                    }
+                } else {
+                    try await store.save(Data("new".utf8), to: "f")
+                }
+            }
+            task = save
+            return save
+        }
+        await #expect(throws: CancellationError.self) { try await save.value }
+        #expect(try await store.load("f") == Data("old".utf8))
+        #expect(try await store.list(in: "").map(\.key) == ["f"])
+    }
+
     @Test("a store without durability flushes nothing after it was opened")
     func noFlushes() async throws {
         let flushes = CallCounter()

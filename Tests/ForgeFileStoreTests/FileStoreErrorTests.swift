@@ -32,10 +32,7 @@ struct FileStoreErrorTests {
     @Test(
         "error numbers are mapped to codes",
         arguments: [
-            (
-                FileSystemError(.open, .noSuchFileOrDirectory), FileStoreError.Operation.load,
-                FileStoreError.Code.notFound
-            ),
+            (FileSystemError(.open, .noSuchFileOrDirectory), .load, .notFound),
             (FileSystemError(.open, .noSuchFileOrDirectory), .save, .unavailable(.inputOutput)),
             (FileSystemError(.rename, .fileExists), .save, .alreadyExists),
             (FileSystemError(.createDirectory, .fileExists), .createDirectory, .notDirectory),
@@ -53,7 +50,15 @@ struct FileStoreErrorTests {
             (FileSystemError(.watch, .tooManyOpenFiles), .watch, .watchLimit),
             (FileSystemError(.watch, .notSupported), .watch, .unsupported),
             (FileSystemError(.open, .tooManyOpenFiles), .load, .unavailable(.inputOutput)),
-        ])
+            (FileSystemError(.setExtendedAttribute, .notSupported), .save, .unsupported),
+            (FileSystemError(.open, .resourceBusy), .save, .unsafe(.anotherStore)),
+            (FileSystemError(.rename, .canceled), .save, .conflict),
+            (FileSystemError(.write, .badFileDescriptor), .save, .closed),
+            (FileSystemError(.write, .badFileDescriptor), .copy, .unavailable(.inputOutput)),
+            (FileSystemError(.removeDirectory, .directoryNotEmpty), .deleteDirectory, .foreignContent),
+            (FileSystemError(.rename, .resourceBusy), .deleteAll, .foreignContent),
+            (FileSystemError(.open, .noSuchFileOrDirectory), .move, .unavailable(.inputOutput)),
+        ] as [(FileSystemError, FileStoreError.Operation, FileStoreError.Code)])
     func codes(_ error: FileSystemError, _ operation: FileStoreError.Operation, _ code: FileStoreError.Code) {
         #expect(FileStoreError(error, operation, key: "k").code == code)
     }
@@ -61,9 +66,11 @@ struct FileStoreErrorTests {
     @Test(
         "a root that cannot be opened never means that a file is missing",
         arguments: [
-            (Errno.noSuchFileOrDirectory, FileStoreError.Code.unavailable(.inputOutput)),
+            (.noSuchFileOrDirectory, .unavailable(.inputOutput)),
             (.permissionDenied, .notPermitted), (.noSpace, .noSpace), (.notDirectory, .unavailable(.inputOutput)),
-        ])
+            (.readOnlyFileSystem, .notPermitted), (.diskQuotaExceeded, .noSpace),
+            (.resourceBusy, .unsafe(.anotherStore)),
+        ] as [(Errno, FileStoreError.Code)])
     func opening(_ errno: Errno, _ code: FileStoreError.Code) {
         #expect(FileStoreError(opening: FileSystemError(.open, errno), .load, key: "k").code == code)
     }

@@ -187,7 +187,7 @@ struct WatchingTests {
         }
     }
 
-    @Test("a file system that cannot watch is an error")
+    @Test("a file system that cannot watch, or a root that cannot be opened, is an error")
     func unsupported() async throws {
         let store = DiskFileStore(
             root: URL(filePath: "/store"),
@@ -195,6 +195,11 @@ struct WatchingTests {
                 if call.operation == .watch { throw FileSystemError(.watch, .notSupported) }
             })
         await #expect(performing: { for try await _ in store.changes() {} }, throws: hasCode(.unsupported))
+        let memory = InMemoryFileSystem()
+        try memory.write(Data(), to: URL(filePath: "/file"))
+        let unusable = DiskFileStore(root: URL(filePath: "/file/store"), fileSystem: memory)
+        await #expect(
+            performing: { for try await _ in unusable.changes() {} }, throws: hasCode(.unavailable(.inputOutput)))
     }
 
     @Test("lost events become a resync, after which the files are still watched")

@@ -72,6 +72,19 @@ struct DiskStorageTests {
         #expect(try storage.fetchValue(for: "a") == Data("2".utf8))
     }
 
+    @Test("a value that is too large to be fetched is not saved")
+    func tooLarge() throws {
+        let error = #expect(throws: StorageError.self) {
+            try storage.save(value: Data(count: Int(Int32.max)), for: "a")
+        }
+        guard case .cantWrite(let cause as FileSystemError) = try #require(error) else {
+            Issue.record("expected cantWrite, got \(String(describing: error))")
+            return
+        }
+        #expect(cause.errno == .fileTooLarge)
+        expectNotFound("a", in: storage)
+    }
+
     @Test("a failed read is not an absent value")
     func readError() throws {
         try storage.save(value: Data("1".utf8), for: "a")

@@ -247,16 +247,26 @@ struct CryptSessionStorageTests {
         #expect(load.map(String.init(describing:))?.hasPrefix("cannot load the user: get") == true)
         #expect(save.map(String.init(describing:))?.hasPrefix("cannot save the user: set") == true)
         #expect(clear.map(String.init(describing:))?.hasPrefix("cannot clear the user: delete") == true)
+        let unsure = CryptSessionStorage<User>(store: LockedCrypt(code: .durabilityUnknown))
+        for call in [{ try unsure.saveUser(User(id: 1)) }, { try unsure.clearUser() }] as [() throws -> Void] {
+            let error = #expect(throws: SessionStorageError.self) { try call() }
+            guard case .unknownOutcome = try #require(error) else {
+                Issue.record("expected unknownOutcome, got \(String(describing: error))")
+                continue
+            }
+        }
     }
 }
 
-/// A store on a locked device.
+/// A store on a locked device, or one whose calls fail otherwise.
 private struct LockedCrypt: CryptStoring {
-    func get<Value>(_ key: CryptKey<Value>) throws -> Value? { throw CryptError(.unavailable(.locked), .get) }
-    func set<Value>(_ value: Value, for key: CryptKey<Value>) throws { throw CryptError(.unavailable(.locked), .set) }
-    func delete<Value>(_ key: CryptKey<Value>) throws { throw CryptError(.unavailable(.locked), .delete) }
-    func contains<Value>(_ key: CryptKey<Value>) throws -> Bool { throw CryptError(.unavailable(.locked), .contains) }
-    func deleteAll() throws { throw CryptError(.unavailable(.locked), .deleteAll) }
+    var code = CryptError.Code.unavailable(.locked)
+
+    func get<Value>(_ key: CryptKey<Value>) throws -> Value? { throw CryptError(code, .get) }
+    func set<Value>(_ value: Value, for key: CryptKey<Value>) throws { throw CryptError(code, .set) }
+    func delete<Value>(_ key: CryptKey<Value>) throws { throw CryptError(code, .delete) }
+    func contains<Value>(_ key: CryptKey<Value>) throws -> Bool { throw CryptError(code, .contains) }
+    func deleteAll() throws { throw CryptError(code, .deleteAll) }
 }
 
 /// A user whose encoding calls code of the app.
