@@ -91,9 +91,11 @@ struct VaultImageTests {
                 vaultID: image.vaultID, under: keys
             ).bytes
         }
-        #expect(Self.damage(Self.resealed(assembled([first, try entry("bbbb", 2)]), keys)) == nil)
-        for second in [try entry("bbbb", 1), try entry("bbbb", 3), try entry("aaaa", 2)] {
-            #expect(Self.damage(Self.resealed(assembled([first, second]), keys)) == .tampered)
+        let next = try entry("bbbb", 2)
+        #expect(Self.damage(Self.resealed(assembled([first, next]), keys)) == nil)
+        for (name, generation) in [("bbbb", 1), ("bbbb", 3), ("aaaa", 2)] as [(String, UInt64)] {
+            let wrong = try entry(name, generation)
+            #expect(Self.damage(Self.resealed(assembled([first, wrong]), keys)) == .tampered)
         }
         #expect(Self.damage(Self.resealed(assembled([second, first]), keys)) == .tampered)
         try image.set(SecretName("bbbb", .set), to: Array("BBBB".utf8), .whenUnlocked)

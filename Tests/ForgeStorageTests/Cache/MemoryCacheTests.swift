@@ -182,6 +182,29 @@ struct CacheLoadTests {
         }
     }
 
+    @Test("a load that has answered with a stale entry goes on when a later caller that waits for it is cancelled")
+    func heldLoad() async throws {
+        let fixture = CacheFixture { $0.staleWhileLoading = .seconds(5) }
+        try await fixture.open().insert(Data("1".utf8), for: "a", expiresAfter: .seconds(10))
+        fixture.advance(by: 14)
+        let cache = try fixture.open()
+        let gate = Gate()
+        let answer = try await cache.value(for: "a") { _ in
+            await gate.wait()
+            return .value(Data("2".utf8))
+        }
+        #expect(answer == Data("1".utf8))
+        await gate.arrival()
+        fixture.advance(by: 5)
+        let waiting = Task { try await cache.value(for: "a") { Data("3".utf8) } }
+        while cache.statistics.memory.hitCount == 0 { await Task.yield() }
+        waiting.cancel()
+        await #expect(throws: CancellationError.self) { try await waiting.value }
+        await gate.open()
+        while cache.valueInMemory(for: "a") != Data("2".utf8) { await Task.yield() }
+        #expect(cache.statistics.loadCount == 1)
+    }
+
     @Test("a call whose task is cancelled already loads nothing, and no later call waits for it")
     func cancelledBefore() async throws {
         let cache = try CacheFixture().open()
