@@ -115,7 +115,7 @@ struct SharedRootTests {
                 #expect(keys == ["kept"])
             default: #expect(try await store.totalSize() == 5)
             }
-            #expect(!disappears.load(ordering: .relaxed))
+            #expect(disappears.load(ordering: .relaxed) == false)
         }
     }
 

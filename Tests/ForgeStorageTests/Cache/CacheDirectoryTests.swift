@@ -197,7 +197,7 @@ struct CacheDirectoryTests {
             for _ in 0..<2 {
                 await #expect(throws: LoadFailure.self) { try await cache.value(for: "b") { _ in throw LoadFailure() } }
             }
-            #expect(errors.withLock { $0.isEmpty })
+            #expect(errors.withLock { $0.count } == 0)
             let file = directory.appending(component: "a.forgecache")
             var content = try fileSystem.read(from: file)
             content[50] ^= 1
