@@ -191,6 +191,25 @@ struct VaultImageTests {
         #expect(image.generation == 2)
     }
 
+    @Test("a secret that would make the vault unreadable is refused", .enabled(if: TestDepth.isDeep))
+    func growth() throws {
+        var large = VaultImage(key: Self.key)
+        let value = [UInt8](repeating: 7, count: SecretCodec.maximumSizeInBytes)
+        for number in 0..<15 { try large.set(SecretName("\(number)", .set), to: value, .whenUnlocked) }
+        let tooLong = #expect(throws: VaultFailure.self) {
+            try large.set(SecretName("15", .set), to: value, .whenUnlocked)
+        }
+        #expect(tooLong?.code == .tooLarge && large.count == 15)
+        var full = VaultImage(key: Self.key)
+        for number in 0..<VaultImage.maximumCount { try full.set(SecretName("\(number)", .set), to: [], .whenUnlocked) }
+        let tooMany = #expect(throws: VaultFailure.self) {
+            try full.set(SecretName("new", .set), to: [], .whenUnlocked)
+        }
+        #expect(tooMany?.code == .tooLarge)
+        try full.set(SecretName("0", .set), to: [1], .whenUnlocked)
+        #expect(try VaultImage(full.file(), key: Self.key).count == VaultImage.maximumCount)
+    }
+
     @Test("a header that counts more secrets than a vault may hold is damaged, even without the key")
     func impossibleCount() throws {
         let image = try Self.sample()
