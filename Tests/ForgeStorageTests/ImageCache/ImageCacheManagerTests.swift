@@ -52,6 +52,18 @@ struct ImageCacheManagerTests {
         #expect(fileSystem.fileExists(atPath: "/app/caches/avatar.cache"))
     }
 
+    @Test("images are equal only if every part is, the id byte for byte")
+    func equality() {
+        let image = CachedImage(id: "\u{E9}", data: Data([1]), cachedAt: Date(timeIntervalSince1970: 1))
+        let others = [
+            CachedImage(id: "e\u{301}", data: image.data, cachedAt: image.cachedAt),
+            CachedImage(id: image.id, data: Data([2]), cachedAt: image.cachedAt),
+            CachedImage(id: image.id, data: image.data, cachedAt: Date(timeIntervalSince1970: 2)),
+        ]
+        for other in others { #expect(other != image) }
+        #expect(Set(others + [image, image]).count == 4)
+    }
+
     @Test("the file is only slightly larger than the image")
     func overhead() throws {
         try cache.cacheImage(id: "avatar", data: Data(repeating: 0xff, count: 100_000))
