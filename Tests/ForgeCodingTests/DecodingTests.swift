@@ -28,6 +28,8 @@ import Testing
         let new = try BinaryEncoder().encode(Newer(added: "a", x: 1, nested: Point(x: 3, y: 4), y: 2, last: [1]))
         #expect(try BinaryDecoder().decode(Point.self, from: new) == Point(x: 1, y: 2))
         #expect(try BinaryDecoder().decode([Point].self, from: [0x82] + new + old).count == 2)
+        let reordered = "82 a2 6179 02 6178 01 a2 6179 04 6178 03"
+        #expect(try decode([Point].self, reordered) == [Point(x: 1, y: 2), Point(x: 3, y: 4)])
     }
 
     @Test(
@@ -180,6 +182,36 @@ import Testing
         _ = try decoder.decode(Custom.self, from: hex.unhexed)
     }
 
+    @Test("an array that has no further element, or a malformed one, is an error at the path of the element")
+    func elements() {
+        func failure(_ hex: String, _ body: @escaping (any Decoder) throws -> Void) -> CodingFailure? {
+            do {
+                try run(hex, body)
+                return nil
+            } catch {
+                return CodingFailure(.decode, describing: error)
+            }
+        }
+        let ended = failure("a1 6162 81 01") { decoder in
+            var array = try decoder.container(keyedBy: Odd.Key.self).nestedUnkeyedContainer(forKey: "b")
+            for _ in 0..<2 { _ = try array.decode(Int.self) }
+        }
+        #expect(ended == CodingFailure(.decode, .valueNotFound(expected: "Int"), codingPath: "b.1"))
+        let truncated = failure("9f") { decoder in
+            var array = try decoder.unkeyedContainer()
+            _ = try array.decodeNil()
+        }
+        let end = CodingFailure.Reason.corrupted("the bytes end inside the item at byte 1")
+        #expect(truncated == CodingFailure(.decode, end, codingPath: "0"))
+        let malformed = failure("82 01 1c") { decoder in
+            var array = try decoder.unkeyedContainer()
+            _ = try array.decode(Int.self)
+            _ = try array.nestedUnkeyedContainer()
+        }
+        let reserved = CodingFailure.Reason.corrupted("no well-formed item at byte 2")
+        #expect(malformed == CodingFailure(.decode, reserved, codingPath: "1"))
+    }
+
     @Test("containers can be read in any order and repeatedly")
     func anyOrder() throws {
         try run("a4 6161 01 6162 82 01 a1 6178 02 6163 a1 6179 03 6164 f6") { decoder in
@@ -224,7 +256,17 @@ import Testing
     }
 
     @Test("a duplicate key is refused even if the type requests it twice")
-    func repeatedKeys() {
+    func repeatedKeys() throws {
+        for name in ["", "name", "a longer name"] + "abcdefghijklmnopqrstuvwxyz".map(String.init) {
+            let key = try BinaryEncoder().encode(name)
+            let twice: [UInt8] = [0xA2] + key + [1] + key + [2]
+            #expect(throws: DecodingError.self, "\(name)") {
+                try run(twice.hex) { decoder in
+                    let map = try decoder.container(keyedBy: Odd.Key.self)
+                    for _ in 0..<2 { _ = try map.decode(Int.self, forKey: Odd.Key(stringValue: name)) }
+                }
+            }
+        }
         for hex in ["a2 6161 01 6161 02", "bf 6161 01 6161 02 ff", "a3 6161 01 6162 02 6161 03"] {
             #expect(throws: DecodingError.self) {
                 try run(hex) { decoder in

@@ -54,6 +54,11 @@ extension CodedValue {
         #expect(try BinaryEncoder().encode(Array(repeating: true, count: 24)).hex.hasPrefix("9818f5"))
         #expect(try BinaryEncoder().encode(Array(repeating: true, count: 256)).hex.hasPrefix("990100f5"))
         #expect(try BinaryEncoder().encode(Array(repeating: true, count: 65536)).hex.hasPrefix("9a00010000f5"))
+        #expect(
+            try BinaryEncoder().encode([255, 256, 65535, 65536, 4_294_967_295, 4_294_967_296, -256, -257]).hex
+                == "88 18ff 190100 19ffff 1a00010000 1affffffff 1b0000000100000000 38ff 390100".bare)
+        #expect(try BinaryEncoder().encode(Array(repeating: true, count: 255)).hex.hasPrefix("98fff5"))
+        #expect(try BinaryEncoder().encode(Array(repeating: true, count: 65535)).hex.hasPrefix("99fffff5"))
         let map = Dictionary(uniqueKeysWithValues: (0..<256).map { ("\($0)", Odd.Base()) })
         #expect(try BinaryEncoder().encode(map).hex.hasPrefix("b90100"))
     }
@@ -94,6 +99,71 @@ extension CodedValue {
                     try single.encode(UInt128.max)
                 })
         }
+    }
+
+    @Test("a value that nests too deep leaves nothing in a container that is written on")
+    func depthOfCaughtFailures() throws {
+        let entry = Odd.Custom { encoder in
+            var map = encoder.container(keyedBy: Odd.Key.self)
+            #expect(throws: EncodingError.self) { try map.encode(Date(), forKey: "a") }
+            try map.encode(1, forKey: "b")
+        }
+        // The mantissa of this number is found to be too deep after a part of the number was written.
+        let single = Odd.Custom { encoder in
+            var single = encoder.singleValueContainer()
+            #expect(throws: EncodingError.self) { try single.encode(Decimal.greatestFiniteMagnitude) }
+            try single.encode(1)
+        }
+        var shallow = BinaryEncoder()
+        shallow.maximumDepth = 1
+        #expect(try shallow.encode(entry).hex == "a1616201")
+        shallow.maximumDepth = 2
+        #expect(try shallow.encode(single).hex == "01")
+    }
+
+    @Test("the last value of a key wins, whatever the key")
+    func lastValue() throws {
+        for name in ["", "name", "a longer name"] + "abcdefghijklmnopqrstuvwxyz".map(String.init) {
+            let key = Odd.Key(stringValue: name)
+            let value = Odd.Custom { encoder in
+                var map = encoder.container(keyedBy: Odd.Key.self)
+                try map.encode(1, forKey: key)
+                try map.encode(2, forKey: key)
+            }
+            #expect(try BinaryEncoder().encode(value) == [0xA1] + BinaryEncoder().encode(name) + [2], "\(name)")
+        }
+    }
+
+    final class Token: Sendable {}
+
+    @Test("an encoder and a decoder let go of their user info, also after a failure")
+    func release() throws {
+        let key = try #require(CodingUserInfoKey(rawValue: "token"))
+        weak var encoding: Token?
+        weak var decoding: Token?
+        do {
+            let token = Token()
+            encoding = token
+            var encoder = BinaryEncoder()
+            encoder.userInfo[key] = token
+            _ = try encoder.encode(["k": [Odd.Base()]])
+            let failing = Odd.Custom { encoder in
+                var map = encoder.container(keyedBy: Odd.Key.self)
+                try map.encode(["x": ["y": 1]], forKey: "a")
+                _ = map.nestedUnkeyedContainer(forKey: "b")
+                throw Odd.Refusal()
+            }
+            for _ in 0..<2 { #expect(throws: Odd.Refusal.self) { try encoder.encode([failing]) } }
+        }
+        do {
+            let token = Token()
+            decoding = token
+            var decoder = BinaryDecoder()
+            decoder.userInfo[key] = token
+            #expect(try decoder.decode([[Int?]].self, from: "82 81f6 8101".unhexed) == [[nil], [1]])
+            #expect(throws: DecodingError.self) { try decoder.decode([[Int?]].self, from: "82 81f6 816161".unhexed) }
+        }
+        #expect(encoding == nil && decoding == nil)
     }
 
     @Test("a super encoder adds to what its key has already")
@@ -138,7 +208,7 @@ extension CodedValue {
     }
 
     @Test("conflicting containers are an error")
-    func contradictions() {
+    func contradictions() throws {
         let values: [Odd.Custom] = [
             .init { encoder in
                 _ = encoder.container(keyedBy: Odd.Key.self)
@@ -202,9 +272,21 @@ extension CodedValue {
                     }, forKey: "a")
             },
         ]
+        let kind = "a second container of another kind for one value"
+        let other = "a container for a key that has a value of another kind"
+        let second = "a second value in a single-value container"
+        let busy = "the container was written to while one of its values was being encoded"
+        let reasons = [kind, other, other, kind, kind, second, second, kind, busy, busy]
+        let coder = ValueCoder()
         for (index, value) in values.enumerated() {
-            #expect(throws: EncodingError.self, "\(index)") { try BinaryEncoder().encode(value) }
-            #expect(throws: EncodingError.self, "\(index)") { try BinaryEncoder().encode([value]) }
+            for whole: any Encodable in [value, [value]] {
+                let error = #expect(throws: EncodingError.self, "\(index)") { try BinaryEncoder().encode(whole) }
+                guard case .invalidValue(_, let context)? = error else { continue }
+                #expect(context.debugDescription == reasons[index], "\(index)")
+            }
+            // The coder reuses its memory.
+            #expect(throws: EncodingError.self, "\(index)") { try coder.encode(value) }
+            #expect(try coder.encode(["k": Odd.Base()]).hex == "1101 a1616b a1646e616d65 6462617365".bare, "\(index)")
         }
     }
 

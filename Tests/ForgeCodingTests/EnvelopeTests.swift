@@ -49,6 +49,15 @@ import Testing
         #expect(throws: CodingFailure(.decode, .tooLarge(limit: 10))) {
             try small.decode([[[String]]].self, from: bytes)
         }
+        let size = try ValueEnvelope(decoding: bytes).payload.count
+        small.maximumSize = size
+        #expect(try small.encode(value) == bytes)
+        #expect(try small.decode([[[String]]].self, from: bytes) == value)
+        small.maximumSize = size - 1
+        #expect(throws: CodingFailure(.encode, .tooLarge(limit: size - 1))) { try small.encode(value) }
+        #expect(throws: CodingFailure(.decode, .tooLarge(limit: size - 1))) {
+            try small.decode([[[String]]].self, from: bytes)
+        }
         var shallow = coder
         shallow.maximumDepth = 2
         #expect(throws: (any Error).self) { try shallow.encode(value) }
@@ -107,6 +116,17 @@ import Testing
         }
     }
 
+    @Test("a failure does not name the key of a dictionary, which is a value of the app")
+    func dictionaryKeys() throws {
+        let bytes = try ValueCoder().encode(["s3cr3t": ["x"]])
+        let error = try #require(throws: DecodingError.self) {
+            try ValueCoder().decode([String: [Int]].self, from: bytes)
+        }
+        #expect(
+            CodingFailure(.decode, describing: error)
+                == CodingFailure(.decode, .typeMismatch(expected: "Array<Int>"), codingPath: "[key]"))
+    }
+
     @Test("failures name the reason and the coding path, but no value")
     func failures() {
         #expect(failure("81a161786161")?.description == "decode at 0.x: not a value of type Int")
@@ -119,6 +139,12 @@ import Testing
         let refused = EncodingError.invalidValue("secret", .init(codingPath: [], debugDescription: "secret"))
         #expect(
             CodingFailure(.encode, describing: refused).description == "encode: not encodable: the value is not valid")
+        let missing = DecodingError.keyNotFound(
+            Odd.Key(stringValue: "key"), .init(codingPath: [Odd.Key(stringValue: "path")], debugDescription: "text"))
+        #expect(
+            CodingFailure(.decode, describing: missing).description == "decode at path: no value under the key \"key\"")
+        #expect(
+            CodingFailure(.decode, redacting: missing) == CodingFailure(.decode, .corrupted("a coding key is missing")))
         let own = CodingFailure(.envelope, .unknownFormat(9))
         #expect(CodingFailure(.decode, describing: own) == own)
         #expect(own.description == "envelope: unknown value format 9")
@@ -145,6 +171,7 @@ import Testing
         ("1" + String(repeating: "0", count: 60), .double(1e60)), ("\"\"", .string("")),
         (#""a\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00ü""#, .string("a\"\\/\u{8}\u{c}\n\r\tä😀ü")),
         ("[]", .array([])), ("[1, [2] ]", .array([.integer(1), .array([.integer(2)])])), ("{ }", .map([])),
+        ("\r\n\t[\t1 ,\r\n2\r]\t", .array([.integer(1), .integer(2)])),
         (
             #"{"b" : 1, "a":{}}"#,
             .map([.init(.string("b"), .integer(1)), .init(.string("a"), .map([]))])
@@ -237,6 +264,7 @@ import Testing
             (.date(Date(timeIntervalSinceReferenceDate: 1e20)), "1e+20"),
             (.date(.distantPast), "-63114076800.0"),
             (.date(Date(timeIntervalSince1970: -62_135_596_801)), "-63113904001.0"),
+            (.date(Date(timeIntervalSince1970: 253_402_300_800)), "252423993600.0"),
         ] + dates.map { (.date(Date(timeIntervalSince1970: $0)), "\"\($1)\"") }
 
     /// By the calendar of Python's `datetime`, which is that of ISO 8601 for every year.
@@ -244,7 +272,7 @@ import Testing
         (-62_135_596_800, "0001-01-01T00:00:00.000Z"), (-62_035_891_200, "0004-02-29T00:00:00.000Z"),
         (-14_831_769_600, "1500-01-01T00:00:00.000Z"), (-12_219_724_800, "1582-10-10T00:00:00.000Z"),
         (-11_676_096_000.5, "1599-12-31T23:59:59.500Z"), (-11_676_096_000, "1600-01-01T00:00:00.000Z"),
-        (1_700_000_000.25, "2023-11-14T22:13:20.250Z"),
+        (1_700_000_000.25, "2023-11-14T22:13:20.250Z"), (253_402_300_799.5, "9999-12-31T23:59:59.500Z"),
     ]
 
     @Test("dates are those of ISO 8601, also before the Gregorian calendar", arguments: dates)
@@ -288,6 +316,37 @@ import Testing
         #expect(throws: CodingFailure.self) { try CodedValue.array([deep]).encoded() }
         #expect(throws: CodingFailure.self) { try CodedValue.map([.init(.null, deep)]).encoded() }
         #expect(throws: CodingFailure.self) { try CodedValue.tagged(9, deep).encoded() }
-        #expect(try CodedValue.simple(30).encoded() == [0xF7])
+        for nest: (CodedValue) -> CodedValue in [{ .map([.init($0, .null)]) }, { .map([.init(.null, $0)]) }] {
+            var deep = CodedValue.integer(1)
+            for _ in 0..<64 { deep = nest(deep) }
+            #expect(try CodedValue(decoding: deep.encoded()) == deep)
+            #expect(throws: CodingFailure(.encode, .tooDeep(limit: 64))) { try nest(deep).encoded() }
+        }
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let text = { (levels: Int) in
+                String(repeating: open, count: levels) + "1" + String(repeating: close, count: levels)
+            }
+            #expect(try CodedValue(json: text(64)).json() == text(64))
+            #expect(throws: CodingFailure(.decode, .tooDeep(limit: 64))) { try CodedValue(json: text(65)) }
+        }
+    }
+
+    @Test("a simple value has the shortest form, and a reserved one is undefined")
+    func simpleValues() throws {
+        let expected: [UInt8: String] = [19: "f3", 23: "f7", 24: "f7", 30: "f7", 31: "f7", 32: "f820", 255: "f8ff"]
+        for (value, hex) in expected { #expect(try CodedValue.simple(value).encoded().hex == hex) }
+    }
+
+    @Test("a tree describes itself on one line, with the number of bytes in place of bytes")
+    func descriptions() {
+        let map = CodedValue.map([.init(.string("k"), .integer(-1)), .init(.integer(2), .null)])
+        let tree: CodedValue = .array([
+            .bool(true), .unsigned(.max), .float(0.5), .double(1), .string("a\"b"), .bytes([1, 2]),
+            .date(Date(timeIntervalSince1970: 1.5)), map, .tagged(99, .integer(3)), .simple(16),
+        ])
+        #expect(
+            tree.description == """
+                [true, 18446744073709551615, 0.5, 1.0, "a\\"b", 2 bytes, date(1.5), {"k": -1, 2: null}, 99(3), simple(16)]
+                """)
     }
 }

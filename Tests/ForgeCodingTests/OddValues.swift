@@ -67,7 +67,18 @@ enum Odd {
     static let expected = [
         "a failure that was caught": #"{"a":1,"c":[1,2],"d":3}"#,
         "a failing single value that was caught": #""instead""#,
+        "a failing single value with containers that was caught": #"{"x":4}"#,
+        "a failing second value of a key that was caught": #"{"a":1,"b":2}"#,
     ]
+
+    /// Fails after it has written entries and asked for a nested container.
+    private static let broken = Custom { encoder in
+        var map = encoder.container(keyedBy: Key.self)
+        try map.encode(1, forKey: "x")
+        var list = map.nestedUnkeyedContainer(forKey: "y")
+        try list.encode(2)
+        throw Refusal()
+    }
 
     /// Values by name; each is encoded by this module and by Foundation, and the results must agree.
     static let all: [(String, Custom)] = [
@@ -275,6 +286,23 @@ enum Odd {
                 var single = encoder.singleValueContainer()
                 do { try single.encode([failing]) } catch is Refusal {}
                 try single.encode("instead")
+            }
+        ),
+        (
+            "a failing single value with containers that was caught",
+            Custom { encoder in
+                var single = encoder.singleValueContainer()
+                do { try single.encode(broken) } catch is Refusal {}
+                try single.encode(["x": 4])
+            }
+        ),
+        (
+            "a failing second value of a key that was caught",
+            Custom { encoder in
+                var outer = encoder.container(keyedBy: Key.self)
+                try outer.encode(1, forKey: "a")
+                do { try outer.encode(broken, forKey: "a") } catch is Refusal {}
+                try outer.encode(2, forKey: "b")
             }
         ),
         (

@@ -186,6 +186,12 @@ struct Settings: Codable, Equatable, Sendable {
         #expect(
             try BinaryEncoder().encode(Date(timeIntervalSinceReferenceDate: 1e-9)).hex == "da3a4fc880fb3e112e0be826d695"
         )
+        // Whole seconds are an integer as long as a double holds every integer.
+        let last = Date(timeIntervalSince1970: 0x1p53)
+        #expect(try BinaryEncoder().encode(last).hex == "c11b0020000000000000")
+        #expect(try BinaryEncoder().encode(Date(timeIntervalSince1970: 0x1p53 + 2)).hex == "c1fb4340000000000001")
+        #expect(try CodedValue(decoding: "c11b0020000000000000".unhexed) == .date(last))
+        #expect(try CodedValue(decoding: "c11b0020000000000001".unhexed) == .tagged(1, .integer((1 << 53) + 1)))
     }
 
     @Test("a relative URL becomes the absolute one")

@@ -139,6 +139,9 @@ import Testing
         #expect(throws: DecodingError.self) {
             try BinaryDecoder().decode(Float.self, from: "c2 49 010000000000000001".unhexed)
         }
+        let lowest = "c350" + String(repeating: "ff", count: 16)
+        #expect(try BinaryDecoder().decode(Double.self, from: lowest.unhexed) == -0x1p128)
+        #expect(throws: DecodingError.self) { try BinaryDecoder().decode(Float.self, from: lowest.unhexed) }
     }
 
     @Test("every Decimal is read with all of its digits, whatever zeros they end in")

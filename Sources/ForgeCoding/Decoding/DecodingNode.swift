@@ -97,7 +97,6 @@ final class DecodingNode: Decoder {
         child.contentLevels = contentLevels - 1
         child.knownEnd = nil
         child.isMap = false
-        child.map.isIndexed = false
         if child.index != nil { child.index = nil }
         return child
     }

@@ -247,7 +247,6 @@ final class EncodingNode: Encoder {
             abandon()
             sink.truncate(to: start)
             form = .nothing
-            state = .active
             throw error
         }
         if form == .nothing { appendEmpty() }

@@ -74,9 +74,8 @@ struct ByteReader {
         return Int(entries)
     }
 
-    /// The error for an item of another type than requested.
+    /// The error for an item of another type than requested, whose first byte has been read.
     func mismatch(_ offset: Int) -> WireFailure {
-        guard offset < count else { return .truncated(offset: offset) }
         let first = self[offset]
         if first == Simple.break || 28...30 ~= first & ~MajorType.mask { return .malformed(offset: offset) }
         if first == Simple.null || first == Simple.undefined { return .null }

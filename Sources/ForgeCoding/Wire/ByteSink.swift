@@ -6,15 +6,15 @@ extension ByteSink {
     /// - Complexity: O(n) in the number of bytes after the head.
     func setHead(_ major: UInt8, count: Int, at offset: Int) {
         if count < 24 {
-            self[offset] = major | UInt8(truncatingIfNeeded: count)
+            write(major | UInt8(truncatingIfNeeded: count), at: offset)
             return
         }
         let argument = UInt64(count)
         let size = argument <= 0xFF ? 1 : argument <= 0xFFFF ? 2 : argument <= 0xFFFF_FFFF ? 4 : 8
         openGap(at: offset + 1, length: size)
-        self[offset] = major | UInt8(24 + size.trailingZeroBitCount)
+        write(major | UInt8(24 + size.trailingZeroBitCount), at: offset)
         for index in 0..<size {
-            self[offset + size - index] = UInt8(truncatingIfNeeded: argument >> UInt64(8 * index))
+            write(UInt8(truncatingIfNeeded: argument >> UInt64(8 * index)), at: offset + size - index)
         }
     }
 

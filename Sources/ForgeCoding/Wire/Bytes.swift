@@ -92,15 +92,10 @@ final class ByteSink {
         failure = nil
     }
 
-    subscript(offset: Int) -> UInt8 {
-        get {
-            precondition(offset >= 0 && offset < count)
-            return unsafe base[offset]
-        }
-        set {
-            precondition(offset >= 0 && offset < count)
-            unsafe base[offset] = newValue
-        }
+    /// Replaces a byte.
+    func write(_ byte: UInt8, at offset: Int) {
+        precondition(offset >= 0 && offset < count)
+        unsafe base[offset] = byte
     }
 
     /// Inserts `length` zeros at `offset`.
