@@ -73,6 +73,31 @@ struct CorruptionTests {
         #expect(try fileSystem.base.readFile("/f") == expected)
     }
 
+    @Test("a stale sector is kept of the open file, not of another one that has its name by now")
+    func staleOfRenamed() throws {
+        let fileSystem = try fileSystem(.on(.read, do: .corrupt(.staleSector(1))))
+        let descriptor = try fileSystem.open("/f", .writeOnly)
+        try fileSystem.put("other", at: "/g")
+        try fileSystem.rename("/g", to: "/f")
+        try fileSystem.writeFully(descriptor, from: [9], at: 600)
+        #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.count == 1)
+        try fileSystem.close(descriptor)
+        #expect(try fileSystem.text(at: "/f") == "other")
+    }
+
+    @Test("a sector past the largest offset is no part of a file, and reads as zeros elsewhere")
+    func farSectors() throws {
+        let fileSystem = try fileSystem(
+            .on(.read, do: .corrupt(.zeroedSector(.max))), .on(.read, do: .corrupt(.staleSector(.max))),
+            .on(.read, do: .corrupt(.misdirectedSector(0, from: .max))))
+        let descriptor = try fileSystem.open("/f", .writeOnly)
+        try fileSystem.writeFully(descriptor, from: [9], at: 600)
+        try fileSystem.close(descriptor)
+        var expected = [UInt8](repeating: 0, count: 512) + Self.content()[512...]
+        expected[600] = 9
+        #expect(try fileSystem.readFile("/f") == expected)
+    }
+
     @Test("each bit of a file is flipped in turn")
     func everyBit() throws {
         let report = try forEachFlippedBit(of: "/f") {
@@ -90,6 +115,32 @@ struct CorruptionTests {
         #expect(throws: NothingFailed.self) {
             try forEachFlippedBit(of: "/f", on: { try memory { try $0.put("v", at: "/f") } }) { _ in }
         }
+    }
+}
+
+@Suite("Devices that fill up")
+struct FillingDeviceTests {
+    @Test("what fits exactly is stored, and a call that another rule fails takes no space", arguments: [true, false])
+    func exactFit(_ allocates: Bool) throws {
+        let plan = FaultPlan([
+            .fail(.write, call: 1, with: .ioError),
+            .on(.write, .allocate, .createDirectory, do: .fillUp(afterBytes: 5)),
+        ])
+        let fileSystem = FaultingFileSystem(try memory { try $0.put("", at: "/f") }, plan: plan)
+        let descriptor = try fileSystem.open("/f", .readWrite)
+        #expect(throws: FileSystemError.self) { try fileSystem.writeFully(descriptor, from: [1, 2, 3]) }
+        try fileSystem.writeFully(descriptor, from: [1, 2])
+        try fileSystem.createDirectory("/d")
+        if allocates {
+            try fileSystem.allocate(descriptor, at: 2, length: 3)
+        } else {
+            try fileSystem.writeFully(descriptor, from: [3, 4, 5])
+        }
+        #expect(plan.firedCount == 1)
+        let full = #expect(throws: FileSystemError.self) { try fileSystem.createDirectory("/e") }
+        #expect(full?.errno == .noSpace)
+        try fileSystem.close(descriptor)
+        #expect(try fileSystem.readFile("/f") == (allocates ? [1, 2, 0, 0, 0] : [1, 2, 3, 4, 5]))
     }
 }
 

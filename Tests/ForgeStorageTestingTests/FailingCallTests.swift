@@ -36,6 +36,13 @@ struct FailingCallTests {
             }
         }
         #expect(error?.description == "the body called nothing on the file system it was given")
+        let noModes = #expect(throws: NothingFailed.self) {
+            try forEachFailingCall(modes: [], on: Self.start) {
+                try $0.put("new", at: "/f")
+            } verify: { _, _ in
+            }
+        }
+        #expect(noModes?.description == "no error numbers, no modes or no effects were given")
         #expect(throws: NothingFailed.self) {
             try forEachFailingCall(errnos: [], on: Self.start) {
                 _ = try $0.status("/")
@@ -211,6 +218,51 @@ struct FailingCallTests {
         }
     }
 
+    @Test("the failing call is described by its number, its fault and its mode")
+    func descriptions() {
+        func refuse(_ fileSystem: FaultingFileSystem, _ error: (any Error)?) throws {
+            if error != nil { throw ConformanceViolation("it failed") }
+        }
+        let errors = failedCalls {
+            try forEachFailingCall(errnos: [.ioError, .interrupted], effects: FaultEffect.allCases, on: Self.start) {
+                _ = try $0.status("/f")
+            } verify: {
+                try refuse($0, $1)
+            }
+        }
+        #expect(
+            errors == [
+                "call 1 fails with EIO once", "call 1 fails with EIO once, after its effect",
+                "call 1 fails with EIO for ever", "call 1 fails with EIO for ever, after its effect",
+                "call 1 fails with EINTR once", "call 1 fails with EINTR for ever",
+            ])
+        let flushes = failedCalls {
+            try forEachFailingCall(errnos: [], conditions: [.failedFlush], on: Self.start) { fileSystem in
+                let file = try fileSystem.open("/f", .writeOnly)
+                try closing(file, of: fileSystem) { try fileSystem.synchronize(file, .full) }
+            } verify: {
+                try refuse($0, $1)
+            }
+        }
+        #expect(flushes == ["call 2, a flush, fails, and its data stays undecided"])
+    }
+
+    @Test("an interruption for ever ends after 64 calls")
+    func interruptions() throws {
+        let report = try forEachFailingCall(errnos: [.interrupted], modes: [.forEver], on: Self.start) { fileSystem in
+            while true {
+                do throws(FileSystemError) {
+                    _ = try fileSystem.status("/f")
+                    return
+                } catch {
+                    guard error.errno == .interrupted else { throw error }
+                }
+            }
+        } verify: { _, _ in
+        }
+        #expect(report.description == "1 calls, 1 runs, 0 of them threw, 64 faults")
+    }
+
     @Test("the device fills up at each boundary of each write, and each flush fails once")
     func conditions() throws {
         var actions: [FaultAction] = []
@@ -219,16 +271,17 @@ struct FailingCallTests {
             try fileSystem.closing(file) { () throws(FileSystemError) in
                 try fileSystem.writeBytes([UInt8](repeating: 1, count: 10), to: file)
                 do { try fileSystem.synchronize(file, .full) } catch { try fileSystem.synchronize(file, .full) }
-                try fileSystem.writeBytes([UInt8](repeating: 2, count: 2), to: file)
+                for count in [2, 3, 1] { try fileSystem.writeBytes([UInt8](repeating: 2, count: count), to: file) }
             }
         } verify: { fileSystem, _ in
             actions += fileSystem.plan.rules.map(\.action)
         }
         #expect(report.runCount == 0 && report.conditionRunCount == actions.count)
         let full = actions.filter { if case .fillUp = $0 { true } else { false } }
-        #expect(full == [0, 1, 9, 10, 11].map { .fillUp(afterBytes: $0) })
+        #expect(full == [0, 1, 9, 10, 11, 12, 13, 14, 15].map { .fillUp(afterBytes: $0) })
         #expect(actions.filter { $0 == .failSynchronization() }.count == 1)
-        #expect(actions.filter { if case .shorten = $0 { true } else { false } }.count == 3)
+        let shortened = actions.filter { if case .shorten = $0 { true } else { false } }
+        #expect(shortened == [1, 5, 1, 1].map { .shorten(toBytes: $0) })
     }
 
     @Test("a retry without an end is stopped and named")
@@ -345,6 +398,26 @@ struct FailingCallTests {
                 verify: { store, error in
                     try expectOldOrNew(try store.fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
                 })
+        }
+        #expect(error?.failures.first?.problem.hasPrefix("not swept: /#tmp-aaaaaaaaaaaaaaaa (") ?? false)
+    }
+
+    @Test("an asynchronous store that never removes temporary files is detected")
+    func findsLeftoversOfAsynchronousStores() async throws {
+        let error = await #expect(throws: FailingCallFailures.self) {
+            try await forEachFailingCall(errnos: [.ioError], modes: [.once], on: { InMemoryFileSystem() }) {
+                fileSystem in
+                await Task.yield()
+                return CarelessStore(fileSystem: fileSystem)
+            } prepare: { store in
+                await Task.yield()
+                try store.save("old")
+            } change: { store in
+                await Task.yield()
+                try store.save("new")
+            } verify: { _, _ in
+                await Task.yield()
+            }
         }
         #expect(error?.failures.first?.problem.hasPrefix("not swept: /#tmp-aaaaaaaaaaaaaaaa (") ?? false)
     }

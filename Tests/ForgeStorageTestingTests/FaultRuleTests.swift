@@ -298,6 +298,15 @@ struct FaultRuleTests {
                 "open on anything, calls 2 to 4: read-only"
             ),
             (.on(.open, do: .delay(.microseconds(3))), "open on anything, always: delay 3000ns"),
+            (.on(.open, do: .delay(.milliseconds(1500))), "open on anything, always: delay 1500000000ns"),
+            (
+                .on(.open, do: .delay(.seconds(-10_000_000_000))),
+                "open on anything, always: delay -9223372036854775808ns"
+            ),
+            (
+                .on(.open, do: .delay(.milliseconds(9_223_372_036_900))),
+                "open on anything, always: delay 9223372036854775807ns"
+            ),
             (.on(.open, do: .crash()), "open on anything, always: crash"),
             (.on(.open, do: .crash(effect: .done)), "open on anything, always: crash afterwards"),
             (

@@ -2,6 +2,7 @@ import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
@@ -104,6 +105,60 @@ struct ForwardingTests {
         }
         let called = Set(wrapper.log.records.map(\.operation))
         #expect(called == Set(FileSystemOperation.allCases).subtracting([.resolve]))
+    }
+
+    /// Forwards every call, and records its operation.
+    private struct Recorder: InterceptingFileSystem {
+        final class Operations: Sendable {
+            let seen = Mutex<Set<FileSystemOperation>>([])
+        }
+
+        let forwarded: any POSIXFileSystem
+        let operations = Operations()
+
+        func intercept(_ call: InterceptedCall) throws(FileSystemError) {
+            operations.seen.withLock { _ = $0.insert(call.operation) }
+        }
+    }
+
+    @Test("an interception sees every call but stores, and a descriptor is released even if it refuses to close it")
+    func intercepts() throws {
+        let plain = InMemoryFileSystem(options: .init(seed: 5))
+        let below = InMemoryFileSystem(options: .init(seed: 5))
+        let recorder = Recorder(forwarded: below)
+        #expect(try Self.useEverything(recorder) == Self.useEverything(plain))
+        #expect(below.openDescriptors.isEmpty)
+        for path in ["/d", "/d/f", "/d/link", "/h"] as [POSIXPath] {
+            #expect(
+                try below.status(path, followsSymbolicLinks: false)
+                    == plain.status(path, followsSymbolicLinks: false))
+        }
+        let seen = recorder.operations.seen.withLock { $0 }
+        #expect(seen == Set(FileSystemOperation.allCases).subtracting([.resolve, .store]))
+        let refusing = InterceptedFileSystem(below) { (call) throws(FileSystemError) in
+            if call.operation == .close { throw FileSystemError(.close, .ioError) }
+        }
+        let root = try refusing.open("/", options: [.directory])
+        #expect(throws: FileSystemError.self) { try refusing.close(root) }
+        #expect(below.openDescriptors.isEmpty)
+    }
+
+    @Test("a watch that failed after its effect has ended, as one that the caller ends")
+    func unwatches() throws {
+        let plan = FaultPlan([.fail(.watch, call: 1, with: .noSpace, effect: .done)])
+        let fileSystem = FaultingFileSystem(InMemoryFileSystem(), plan: plan)
+        let root = try fileSystem.open("/", options: [.directory])
+        let watch = try fileSystem.makeDirectoryWatch(on: DispatchQueue(label: "watch")) { _ in
+        } onCancel: {
+        }
+        #expect(throws: FileSystemError.self) { try watch.watch(root, includesWrites: true) }
+        // A directory that is watched already keeps its number.
+        #expect(try watch.watch(root, includesWrites: true) == 2)
+        #expect(try watch.watchExistence(of: root) == 2)
+        watch.unwatch(2)
+        #expect(try watch.watch(root, includesWrites: true) == 3)
+        watch.cancel()
+        try fileSystem.close(root)
     }
 
     @Test("errors are forwarded unchanged", arguments: FileSystemOperation.allCases)
@@ -240,10 +295,15 @@ struct ForwardingTests {
         #expect(fileSystem.path(of: f) == "/a/b/f")
         #expect(fileSystem.path(of: up) == "/a")
         #expect(fileSystem.path(of: relative) == "g")
+        for (path, expected) in [("/../a", "/a"), (".", "."), ("../..", "../.."), ("/..", "/")] {
+            let descriptor = try fileSystem.open(POSIXPath(path))
+            #expect(fileSystem.path(of: descriptor) == POSIXPath(expected))
+        }
+        let g = try fileSystem.open("/g")
         try fileSystem.rename("/a", to: "/z")
         #expect(fileSystem.path(of: f) == "/z/b/f")
         try fileSystem.rename("/z/b/f", to: "/g", .exchanging)
-        #expect(fileSystem.path(of: f) == "/g")
+        #expect(fileSystem.path(of: f) == "/g" && fileSystem.path(of: g) == "/z/b/f")
         #expect(fileSystem.path(of: Descriptor(rawValue: 99)) == nil)
         for descriptor in fileSystem.openDescriptors { try fileSystem.close(descriptor) }
     }

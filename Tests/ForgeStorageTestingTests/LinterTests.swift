@@ -169,6 +169,107 @@ struct LinterTests {
         #expect(kinds() == [.retriedSynchronization, .acknowledgedUnsynchronizedData])
     }
 
+    @Test("a synchronisation after a failed one is no mistake if the data is written anew, or if there was none")
+    func writesAnew() throws {
+        for name in ["/d/old", "/d/new"] as [FaultTarget] {
+            fileSystem.plan.add(.on(.synchronize, matching: name, do: .failSynchronization()))
+        }
+        let old = try fileSystem.open("/d/old", .writeOnly)
+        #expect(throws: FileSystemError.self) { try fileSystem.synchronize(old, .full) }
+        try fileSystem.synchronize(old, .full)
+        try fileSystem.close(old)
+        let new = try fileSystem.open("/d/new", .writeOnly, options: [.create])
+        try fileSystem.writeFully(new, from: [1])
+        #expect(throws: FileSystemError.self) { try fileSystem.synchronize(new, .full) }
+        try fileSystem.writeFully(new, from: [1], at: 0)
+        try fileSystem.synchronize(new, .full)
+        try fileSystem.close(new)
+        try synchronizeDirectory("/d")
+        fileSystem.log.acknowledge("done")
+        #expect(fileSystem.log.lint() == [])
+    }
+
+    @Test("a call that failed has no findings, unless it failed after its effect", arguments: FaultEffect.allCases)
+    func failedCalls(_ effect: FaultEffect) throws {
+        fileSystem.plan.add(.fail(.createDirectory, .rename, with: .ioError, effect: effect))
+        #expect(throws: FileSystemError.self) { try fileSystem.createDirectory("/e") }
+        #expect(throws: FileSystemError.self) { try fileSystem.rename("/d/old", to: "/d/new") }
+        #expect(fileSystem.log.lint().map(\.path) == (effect == .done ? ["/e", "/d/new"] : []))
+    }
+
+    @Test("a call that changes nothing needs no synchronisation")
+    func changesNothing() throws {
+        let descriptor = try fileSystem.open("/d/old", .readWrite)
+        try fileSystem.truncate(.descriptor(descriptor), to: 10)
+        let nothing: [UInt8] = []
+        let count = try nothing.withUnsafeBytes { try fileSystem.write(descriptor, from: $0, at: 0) }
+        fileSystem.log.acknowledge("\(count) bytes")
+        try fileSystem.close(descriptor)
+        #expect(fileSystem.log.lint() == [])
+    }
+
+    @Test("only the last descriptor of a file closes it dirty")
+    func closesLast() throws {
+        let first = try fileSystem.open("/d/new", .writeOnly, options: [.create])
+        let second = try fileSystem.duplicate(first)
+        try fileSystem.writeFully(first, from: [1])
+        try fileSystem.close(first)
+        #expect(kinds() == [.directoryNeverSynchronized])
+        try fileSystem.close(second)
+        #expect(kinds() == [.directoryNeverSynchronized, .closedDirtyFile])
+    }
+
+    @Test("content is synchronised data from its own synchronisation on, or from the first call in the log")
+    func safeContent() throws {
+        try write("0123456789", to: "/d/new", synchronizing: .full)
+        try synchronizeDirectory("/d")
+        try write("x", to: "/d/new", options: [], synchronizing: .full)
+        #expect(kinds() == [.wroteInPlace])
+        let descriptor = try fileSystem.open("/d/old", .writeOnly)
+        fileSystem.log.removeAll()
+        try fileSystem.writeFully(descriptor, from: [1], at: 9)
+        try fileSystem.synchronize(descriptor, .full)
+        try fileSystem.close(descriptor)
+        #expect(kinds() == [.wroteInPlace])
+    }
+
+    @Test("unsynchronised data is gone with the last name of its file only")
+    func gone() throws {
+        try write("more", to: "/d/old", options: [.append], synchronizing: nil)
+        try fileSystem.replace("/d/old", with: "new")
+        fileSystem.log.acknowledge("replaced")
+        #expect(fileSystem.log.lint() == [])
+        try fileSystem.link("/d/old", to: "/d/other")
+        try write("more", to: "/d/old", options: [.append], synchronizing: nil)
+        try fileSystem.unlink("/d/old")
+        try synchronizeDirectory("/d")
+        fileSystem.log.acknowledge("appended")
+        #expect(kinds() == [.closedDirtyFile, .acknowledgedUnsynchronizedData])
+    }
+
+    @Test("a range that is copied is unsynchronised data, as if it were written")
+    func copiesRange() throws {
+        var base = InterceptedFileSystem(try memory { try $0.put("0123456789", at: "/old") }) {
+            (_) throws(FileSystemError) in
+        }
+        base.copyingRange = { (base, call) throws(FileSystemError) in
+            let bytes = try base.readBytes(of: call.source, at: call.sourceOffset, count: call.count)
+            try base.writeBytes(bytes, to: call.target, at: call.targetOffset)
+            return bytes.count
+        }
+        let fileSystem = FaultingFileSystem(base)
+        let source = try fileSystem.open("/old")
+        let target = try fileSystem.open("/#tmp-1", .readWrite, options: [.create])
+        #expect(try fileSystem.copyRange(from: source, at: 2, to: target, at: 0, count: 5) == 5)
+        for descriptor in [source, target] { try fileSystem.close(descriptor) }
+        try fileSystem.rename("/#tmp-1", to: "/old")
+        let copied = fileSystem.log.records.first { $0.operation == .copyRange }
+        #expect(copied?.description.hasSuffix("at 0 count 5 from 2 = 5") == true)
+        #expect(
+            fileSystem.log.lint().map(\.kind)
+                == [.closedDirtyFile, .directoryNeverSynchronized, .renamedUnsynchronizedData])
+    }
+
     /// A durable preallocated file, and a mapping of it.
     private func mapped() throws -> (descriptor: Descriptor, mapping: FileMapping) {
         let descriptor = try fileSystem.open("/d/log", .readWrite, options: [.create])

@@ -1,5 +1,8 @@
 import ForgeFileSystem
+import ForgeKVStore
 import ForgeStorageTesting
+import Foundation
+import Logging
 import SystemPackage
 import Testing
 
@@ -52,6 +55,38 @@ struct OperationLogTests {
                 - 10 0ns unlink /g = ok
                 + 10 0ns unlink /f i1 = ok
                 """)
+    }
+
+    @Test("of the lines as expected, two are shown beside each difference, and no single one is left out")
+    func context() {
+        let log = OperationLog()
+        for number in 1...15 { log.acknowledge("\(number)") }
+        var expected = log.text.split(separator: "\n").map(String.init)
+        expected[4] = "x"
+        expected[10] = "y"
+        let error = #expect(throws: TranscriptMismatch.self) {
+            try expectLog(log, expected.joined(separator: "\n"))
+        }
+        func lines(_ numbers: ClosedRange<Int>) -> [String] { numbers.map { "  \($0) acknowledge \($0)" } }
+        let shown: [String] =
+            ["the log is not as expected (- missing, + unexpected)", "  … 2 lines as expected …"] + lines(3...4)
+            + ["- x", "+ 5 acknowledge 5"] + lines(6...10) + ["- y", "+ 11 acknowledge 11"] + lines(12...13)
+            + ["  … 2 lines as expected …"]
+        #expect(error?.description == shown.joined(separator: "\n"))
+    }
+
+    @Test("the logger of a file system keeps its messages")
+    func logger() throws {
+        let fileSystem = FaultingFileSystem(InMemoryFileSystem())
+        let store = try FileKVStore(at: URL(filePath: "/store"), fileSystem: fileSystem)
+        try store.set(KVKey<Int>("a"), value: 1)
+        let other = FaultingFileSystem(InMemoryFileSystem())
+        var logger = other.logger
+        logger[metadataKey: "place"] = "here"
+        logger.debug("not kept")
+        logger.warning("kept")
+        #expect(logger[metadataKey: "place"] == "here")
+        #expect(other.log.messages == ["warning: kept"])
     }
 
     @Test("an inode number reused by the system is another file in the log")

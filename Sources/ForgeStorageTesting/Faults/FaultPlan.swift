@@ -220,7 +220,6 @@ struct RunningRule: Sendable {
             decision.delay += duration
             note(&decision)
         case .corrupt(let corruption):
-            guard call.operation == .read else { return }
             decision.corruptions.append((index, corruption))
         case .fail(let errno, let effect):
             strike(.fail(errno, effect), &decision)

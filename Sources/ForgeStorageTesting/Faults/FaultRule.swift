@@ -189,9 +189,7 @@ extension Duration {
     /// The duration in nanoseconds, clamped to the range of `Int64`.
     var nanoseconds: Int64 {
         let (seconds, attoseconds) = components
-        let (whole, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
-        guard !overflows else { return seconds < 0 ? .min : .max }
-        return whole.addingReportingOverflow(attoseconds / 1_000_000_000).partialValue
+        return Int64(clamping: Int128(seconds) * 1_000_000_000 + Int128(attoseconds / 1_000_000_000))
     }
 }
 

@@ -56,9 +56,9 @@ extension FaultingFileSystem {
         case nil, .shorten, .failSynchronization:
             if case .shorten(let count) = call.decision.verdict { call.limit = count }
             let result = try forward(&call, &state, effect)
-            if case .failSynchronization(let errno, let audience) = call.decision.verdict, let file = call.file {
+            if case .failSynchronization(let errno, _) = call.decision.verdict, let file = call.file {
                 // A failure of background write-back; `synchronize` handles its own.
-                if audience != .unreported { state.plantError(errno, in: file.identity, except: nil) }
+                state.plantError(errno, in: file.identity, except: nil)
             }
             return result
         case .fail(let errno, let happens):
@@ -271,11 +271,8 @@ extension FaultingFileSystem {
             call.setTarget(descriptor, state)
             guard let file = call.file else { return }
             call.record.isLastDescriptorOfFile = state.files.values.count { $0.inode == file.inode } == 1
-        } _: { (state, call) throws(FileSystemError) in
-            let file = state.files.removeValue(forKey: descriptor)
-            if let file, !state.files.values.contains(where: { $0.openFile == file.openFile }) {
-                state.pendingErrors[file.openFile] = nil
-            }
+        } _: { (state, _) throws(FileSystemError) in
+            state.files[descriptor] = nil
             try base.close(descriptor)
         }
     }

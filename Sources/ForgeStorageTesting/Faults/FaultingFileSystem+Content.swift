@@ -66,11 +66,10 @@ extension FaultingFileSystem {
             call.target.storedByteCount = count
         } _: { (state, call) throws(FileSystemError) in
             let size = lookUp(target)?.sizeInBytes
-            let limited = min(count, call.limit ?? count)
-            let (end, overflows) = targetOffset.addingReportingOverflow(Int64(limited))
+            let (end, overflows) = targetOffset.addingReportingOverflow(Int64(count))
             if !overflows, end > targetOffset { keepStaleSectors(call, targetOffset..<end, &state) }
             let copied = try base.copyRange(
-                from: source, at: sourceOffset, to: target, at: targetOffset, count: limited)
+                from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
             call.record.sizeBefore = size
             call.record.position = targetOffset
             call.record.transferredCount = copied
@@ -163,7 +162,12 @@ extension FaultingFileSystem {
 // MARK: Corruption
 
 extension FaultingFileSystem {
-    private static var sectorSize: Int64 { FileCorruption.sectorSizeInBytes }
+    /// The bytes of a sector; nil past the largest offset.
+    private static func range(of sector: Int64) -> Range<Int64>? {
+        let size = FileCorruption.sectorSizeInBytes
+        let (start, overflows) = sector.multipliedReportingOverflow(by: size)
+        return overflows || start > .max - size ? nil : start..<start + size
+    }
 
     private func corrupt(
         _ bytes: UnsafeMutableRawBufferPointer, at position: Int64, of descriptor: Descriptor, _ call: inout Call,
@@ -194,11 +198,10 @@ extension FaultingFileSystem {
     private func overlay(
         _ content: [UInt8], _ sector: Int64, on bytes: UnsafeMutableRawBufferPointer, at position: Int64
     ) -> Bool {
-        let (start, overflows) = sector.multipliedReportingOverflow(by: Self.sectorSize)
-        guard !overflows, start <= .max - Self.sectorSize else { return false }
-        let range = (start..<start + Self.sectorSize).clamped(to: position..<position + Int64(bytes.count))
+        guard let whole = Self.range(of: sector) else { return false }
+        let range = whole.clamped(to: position..<position + Int64(bytes.count))
         for place in range {
-            let index = Int(place - start)
+            let index = Int(place - whole.lowerBound)
             unsafe bytes[Int(place - position)] = index < content.count ? content[index] : 0
         }
         return !range.isEmpty
@@ -206,12 +209,11 @@ extension FaultingFileSystem {
 
     /// The content of a sector of an open file, as far as it can be read.
     private func sector(_ sector: Int64, of descriptor: Descriptor) -> [UInt8] {
-        let (start, overflows) = sector.multipliedReportingOverflow(by: Self.sectorSize)
-        guard !overflows else { return [] }
-        var content = [UInt8](repeating: 0, count: Int(Self.sectorSize))
+        guard let range = Self.range(of: sector) else { return [] }
+        var content = [UInt8](repeating: 0, count: range.count)
         do {
             let count = try unsafe content.withUnsafeMutableBytes { buffer in
-                try unsafe base.readFully(descriptor, into: buffer, at: start)
+                try unsafe base.readFully(descriptor, into: buffer, at: range.lowerBound)
             }
             return Array(content[..<count])
         } catch {
@@ -223,8 +225,7 @@ extension FaultingFileSystem {
     private func keepStaleSectors(_ call: Call, _ range: Range<Int64>, _ state: inout State) {
         guard let file = call.file else { return }
         for sector in plan.staleSectors(call.target) {
-            let start = sector * Self.sectorSize
-            guard (start..<start + Self.sectorSize).overlaps(range) else { continue }
+            guard Self.range(of: sector)?.overlaps(range) == true else { continue }
             // The descriptor may not be open for reading.
             guard let reader = openForReading(file) else { continue }
             state.staleSectors[file.identity, default: [:]][sector] = self.sector(sector, of: reader)

@@ -83,9 +83,9 @@ public struct PathGlob: Hashable, Sendable {
         var reached = [Bool](repeating: false, count: steps.count + 1)
         for (index, step) in steps.enumerated() where start[index] || reached[index] {
             switch step {
-            case .byte(slash), .directories: break
+            // Whole directories begin at the start of a name.
+            case .byte(slash), .optionalDirectories, .directories: break
             case .byte(UInt8(ascii: "#")) where !reached[index]: break
-            case .optionalDirectories: if reached[index] { reached[index + 2] = true }
             default: reached[index + 1] = true
             }
         }

@@ -90,7 +90,7 @@ private struct Linter {
         guard record.isEffective else { return }
         switch record.operation {
         case .open: open(record)
-        case .write, .truncate, .allocate, .store: change(record)
+        case .write, .copyRange, .truncate, .allocate, .store: change(record)
         case .writeBack: writeBack(record)
         case .close: close(record)
         case .createDirectory, .createNode, .createSymbolicLink: add(record.path, record.directory, record)
@@ -120,7 +120,7 @@ private struct Linter {
         guard let inode = record.inode, !gone.contains(inode) else { return }
         var content = contents[inode] ?? Content(safeSize: record.sizeBefore ?? 0)
         switch record.operation {
-        case .write:
+        case .write, .copyRange:
             guard let count = record.transferredCount, count > 0 else { return }
             if let position = record.position, position < content.safeSize {
                 findings.append(LintFinding(.wroteInPlace, record.sequence, record.path))
@@ -192,7 +192,7 @@ private struct Linter {
             }
             settle(inode)
             contents[inode]?.safeSize = record.sizeBefore ?? 0
-        } else if succeeded, !gone.contains(inode) {
+        } else if succeeded {
             for name in names.keys where name.directory == inode { names[name] = nil }
         }
     }
@@ -235,7 +235,7 @@ private struct Linter {
     private mutating func remove(_ record: OperationRecord) {
         removeName(record)
         guard let inode = record.inode else { return }
-        if record.operation == .removeDirectory || record.linkCount == 1 {
+        if record.linkCount == 1 {
             contents[inode] = nil
             gone.insert(inode)
         }

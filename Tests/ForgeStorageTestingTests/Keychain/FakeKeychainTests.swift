@@ -180,6 +180,33 @@ struct FakeKeychainTests {
         #expect(keychain.copyData(query).status == .interactionNotAllowed)
     }
 
+    @Test("a change of the passcode and a restored backup leave the device unlocked, and a restart is no unlocking")
+    func unlocking() {
+        let keychain = self.keychain(in: "locked", with: .whenUnlocked)
+        keychain.setPasscode()
+        #expect(keychain.copyData(query).status == .success && keychain.hasPasscode)
+        keychain.lock()
+        keychain.removePasscode()
+        #expect(keychain.copyData(query).status == .success && !keychain.hasPasscode)
+        keychain.restore(keychain.backUp(), toNewDevice: false)
+        #expect(keychain.hasPasscode)
+        keychain.lock()
+        keychain.restore(keychain.backUp(), toNewDevice: false)
+        #expect(keychain.copyData(query).status == .success)
+        let rebooted = self.keychain(in: "rebooted", with: .afterFirstUnlock)
+        rebooted.lock()
+        #expect(rebooted.copyData(query).status == .interactionNotAllowed)
+    }
+
+    @Test("an item needs a name, and is not that of another service or name")
+    func names() {
+        let keychain = self.keychain(in: "unlocked", with: .whenUnlocked)
+        #expect(keychain.add(SecItemQuery(service: "s"), value(.whenUnlocked)) == .parameter)
+        #expect(keychain.count == 1)
+        #expect(keychain.accessibility(service: "other", account: "a") == nil)
+        #expect(keychain.accessibility(service: "s", account: "other") == nil)
+    }
+
     @Test("a backup can be read by its own device alone, except items that move, if it is encrypted")
     func backups() {
         let old = FakeKeychain()
