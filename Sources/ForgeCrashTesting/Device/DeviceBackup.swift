@@ -24,7 +24,7 @@ public struct DeviceBackup: Sendable {
         var protection: FileProtection
         var content: Content
         /// The extended attributes of a file.
-        var attributes: [String: [UInt8]] = [:]
+        var attributes: [String: [UInt8]]
     }
 
     private var items: [Item] = []

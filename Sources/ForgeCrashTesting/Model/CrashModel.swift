@@ -60,12 +60,10 @@ struct CrashModel: Sendable {
         case .synchronize(let inode, let level, let succeeds): synchronize(inode, level, succeeds)
         case .mark: markCount += 1
         case .addName(let place, let inode): add(place, inode)
-        case .removeName(let place, _): append([.remove(place)], "unlink \(place.name)")
+        case .removeName(let place, _): append([.remove(place)])
         case .moveName(let place, let newPlace, let inode): move(place, newPlace, inode)
         case .exchangeNames(let place, let inode, let other, let otherInode):
-            append(
-                [.set(place, inode: otherInode), .set(other, inode: inode)],
-                "exchange \(place.name) and \(other.name)")
+            append([.set(place, inode: otherInode), .set(other, inode: inode)])
         }
     }
 
@@ -131,13 +129,13 @@ extension CrashModel {
 // MARK: Names
 
 extension CrashModel {
-    private mutating func append(_ edits: [NameChange.Edit], _ text: String) {
-        changes.append(NameChange(edits, number: effectCount, text: text))
+    private mutating func append(_ edits: [NameChange.Edit]) {
+        changes.append(NameChange(edits, number: effectCount))
     }
 
     private mutating func add(_ place: FileSystemEffect.Place, _ inode: UInt64) {
         let isFirst = !changes.contains { $0.creates == inode } && !isNamed(inode)
-        append([.set(place, inode: inode)], "\(isFirst ? "create" : "link") \(place.name)")
+        append([.set(place, inode: inode)])
         if isFirst { changes[changes.count - 1].creates = inode }
     }
 
@@ -147,13 +145,12 @@ extension CrashModel {
     }
 
     private mutating func move(_ place: FileSystemEffect.Place, _ newPlace: FileSystemEffect.Place, _ inode: UInt64) {
-        let text = "rename \(place.name) to \(newPlace.name)"
         // A directory never has two names, and within one directory a rename is one change.
         guard profile.splitsRenames, place.directory != newPlace.directory, directories[inode] == nil else {
-            return append([.remove(place), .set(newPlace, inode: inode)], text)
+            return append([.remove(place), .set(newPlace, inode: inode)])
         }
-        append([.set(newPlace, inode: inode)], text)
-        append([.remove(place)], text + " (the old name)")
+        append([.set(newPlace, inode: inode)])
+        append([.remove(place)])
         changes[changes.count - 1].requires = effectCount
         changes[changes.count - 1].number = -effectCount
     }
@@ -238,17 +235,14 @@ struct NameChange: Sendable {
     var number: Int
     /// The inode that was created with this name.
     var creates: UInt64?
-    /// A description for reports.
-    var text: String
     /// Whether a synchronisation that would have covered the change failed: it stays undecided.
     var isUndecidedForEver = false
 
     var isDurable: Bool { unsynchronised.isEmpty }
 
-    init(_ edits: [Edit], number: Int, text: String) {
+    init(_ edits: [Edit], number: Int) {
         self.edits = edits
         self.number = number
-        self.text = text
         unsynchronised = Set(edits.map(\.directory))
     }
 }
@@ -259,10 +253,6 @@ struct NameList: Sendable {
 
     init(_ entries: [DiskImage.Entry] = []) {
         self.entries = entries
-    }
-
-    subscript(name: POSIXPath) -> UInt64? {
-        entries.first { $0.name == name }?.inode
     }
 
     mutating func set(_ name: POSIXPath, to inode: UInt64) {

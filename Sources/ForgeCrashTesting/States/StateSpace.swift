@@ -148,9 +148,6 @@ extension StateSpace {
         CrashState(tree: tree, choices: tree.undecided.map { files[$0.choices.number] ?? $0.choices.first })
     }
 
-    /// The state without losses.
-    var live: CrashState? { state(namesIfAllKept, files.mapValues(\.last)) }
-
     /// The state with the greatest loss.
     var durable: CrashState? { state(namesIfAllLost, [:]) }
 }

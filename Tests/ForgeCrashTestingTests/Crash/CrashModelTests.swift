@@ -1,6 +1,8 @@
 import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeStorageTesting
+import Synchronization
+import SystemPackage
 import TestDepth
 import Testing
 
@@ -172,6 +174,24 @@ struct CrashModelTests {
         #expect(try await self.states(of: names, .posixStrict, after: .max).count == 2)
     }
 
+    @Test("a barrier makes permissions durable, but no times; an fsync both")
+    func barrier() async throws {
+        for (level, timeCount) in [(SyncLevel.barrier, 2), (.full, 1)] {
+            let explorer = CrashExplorer(
+                marking: String.self, prepare: { try $0.put("/f", []) },
+                run: { fileSystem, _ in
+                    let file = FileReference.path("/f")
+                    try fileSystem.setPermissions(FilePermissions(rawValue: 0o640), of: file)
+                    try fileSystem.setTimes(accessed: nil, modified: FileTime(seconds: 5), of: file)
+                    try fileSystem.sync("/f", level)
+                }, recover: { _, _ in })
+            let statuses = try await explorer.states(after: .max).map { try InMemoryFileSystem($0).status("/f") }
+            #expect(statuses.allSatisfy { $0.permissions.rawValue == 0o640 })
+            let times = Set(statuses.map(\.modified))
+            #expect(times.count == timeCount && times.contains(FileTime(seconds: 5)), "\(level)")
+        }
+    }
+
     @Test("a directory never has two names after a crash")
     func movedDirectory() async throws {
         let states = try await states(of: [.rename("/A/s", "/B/s"), .sync("/B")], .posixStrict, after: .max)
@@ -187,5 +207,94 @@ struct CrashModelTests {
         let one = try await states(of: steps, .posixStrict)
         let other = try await states(of: steps, .posixStrict)
         #expect(Set(one.keys) == Set(other.keys))
+    }
+}
+
+@Suite("Samples and reports of the crash explorer")
+struct CrashSampleTests {
+    @Test("a sample with room for them has every state with one or two differences, from either end")
+    func pairs() async throws {
+        let found = Mutex<Set<Set<Int>>>([])
+        let report = try await forEachCrash(
+            profile: .posixStrict.without(.tearsBlocks), limit: 300, depth: 1,
+            prepare: { try $0.put("/f", letters("o", 12 * 4096)) }
+        ) { fileSystem, _ in
+            try fileSystem.patch("/f", letters("n", 12 * 4096), at: 0)
+        } recover: { fileSystem, _ in
+            let content = try fileSystem.readFile("/f")
+            let old = Set((0..<12).filter { content[$0 * 4096] == UInt8(ascii: "o") })
+            found.withLock { _ = $0.insert(old) }
+        }
+        let states = found.withLock { $0 }
+        for first in 0..<12 {
+            for second in first..<12 {
+                let pair: Set = [first, second]
+                #expect(states.contains(pair) && states.contains(Set(0..<12).subtracting(pair)), "\(pair)")
+            }
+        }
+        #expect(report.sampledCrashPointCount == 1 && report.visitedStateCount >= 300, "\(report)")
+        #expect(report.description.contains(" crash points sampled with all single deviations and pairs"))
+    }
+
+    @Test("a random state of files that were moved has each file under its old name or its new one")
+    func moves() async throws {
+        let report = try await forEachCrash(
+            limit: 300, depth: 1,
+            prepare: { fileSystem in
+                for directory in ["/A", "/B"] { try fileSystem.makeDirectory(directory) }
+                for number in 0..<30 { try fileSystem.put("/A/\(number)", []) }
+            }
+        ) { fileSystem, _ in
+            for number in 0..<30 { try fileSystem.move("/A/\(number)", "/B/\(number)") }
+        } recover: { fileSystem, _ in
+            for number in 0..<30 {
+                try demand(fileSystem.has("/A/\(number)") || fileSystem.has("/B/\(number)"), "\(number) is lost")
+            }
+        }
+        // Both ends, 60 states that differ in one name, and the random half of the rest.
+        #expect(report.sampledCrashPointCount == 1 && report.visitedStateCount > 140, "\(report)")
+    }
+
+    @Test("an operation that another one needs is not left out of the fewest that fail")
+    func shrinking() async throws {
+        let error = await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: ["directory", "other", "file"]) {
+                $0
+            } perform: { operation, fileSystem in
+                switch operation {
+                case "directory":
+                    try fileSystem.makeDirectory("/d")
+                    try fileSystem.sync("/")
+                case "file": try fileSystem.put("/d/f", letters("f", 10))
+                default:
+                    try fileSystem.put("/other", [])
+                    try fileSystem.sync("/")
+                }
+            } recover: { fileSystem, crash in
+                guard crash.acknowledged.contains("file") else { return }
+                try demand(try fileSystem.content("/d/f") == letters("f", 10), "the file is lost")
+            }
+        }
+        #expect(error?.report.shrunkOperations == ["directory", "file"])
+    }
+
+    @Test("the report has the speed, and each violation the last forty changes before it")
+    func longLog() async throws {
+        var explorer = CrashExplorer(
+            depth: 1, marking: String.self,
+            run: { fileSystem, _ in
+                for number in 0..<50 {
+                    try fileSystem.makeDirectory("/\(number)")
+                    try fileSystem.sync("/")
+                }
+            },
+            recover: { _, crash in try demand(crash.effectCount < 100, "too late") })
+        explorer.diagnoses = false
+        let report = try await explorer.explore()
+        #expect(report.statesPerSecond == Double(report.stateCount) / (report.duration / .seconds(1)))
+        let violation = try #require(report.violations.first)
+        #expect(violation.log.count == 41 && violation.log.first == "…")
+        let number = try #require(violation.crashes.first?.split(separator: " ").last)
+        #expect(violation.log.last?.hasPrefix("\(number). ") == true, "\(violation)")
     }
 }

@@ -331,7 +331,12 @@ struct DeviceEventTests {
             #expect(try device.secrets().get(secret) == "s")
             #expect(try device.secrets().get(needing) == nil)
         }
-        device.setPasscode()
+        let settings = [device.setPasscode, device.setPasscode, device.removePasscode, device.setPasscode]
+        for change in settings {
+            device.lock()
+            change()
+            #expect(device.lockState == .unlocked)
+        }
         device.lock()
         #expect(device.lockState == .locked)
         #expect(performing: { try text(file) }, throws: isLocked)
@@ -366,7 +371,9 @@ struct DeviceEventTests {
         let other = try SimulatedDevice()
         try other.restoreFromBackup(backup, toNewDevice: false)
         #expect(try other.secrets().get(moving) == nil)
+        device.lock()
         try device.restoreFromBackup(backup, toNewDevice: false)
+        #expect(device.lockState == .unlocked)
         #expect(try device.secrets().get(moving) == "old")
     }
 
