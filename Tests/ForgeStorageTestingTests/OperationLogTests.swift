@@ -67,12 +67,25 @@ struct OperationLogTests {
         let error = #expect(throws: TranscriptMismatch.self) {
             try expectLog(log, expected.joined(separator: "\n"))
         }
-        func lines(_ numbers: ClosedRange<Int>) -> [String] { numbers.map { "  \($0) acknowledge \($0)" } }
-        let shown: [String] =
-            ["the log is not as expected (- missing, + unexpected)", "  … 2 lines as expected …"] + lines(3...4)
-            + ["- x", "+ 5 acknowledge 5"] + lines(6...10) + ["- y", "+ 11 acknowledge 11"] + lines(12...13)
-            + ["  … 2 lines as expected …"]
-        #expect(error?.description == shown.joined(separator: "\n"))
+        #expect(
+            error?.description == """
+                the log is not as expected (- missing, + unexpected)
+                  … 2 lines as expected …
+                  3 acknowledge 3
+                  4 acknowledge 4
+                - x
+                + 5 acknowledge 5
+                  6 acknowledge 6
+                  7 acknowledge 7
+                  8 acknowledge 8
+                  9 acknowledge 9
+                  10 acknowledge 10
+                - y
+                + 11 acknowledge 11
+                  12 acknowledge 12
+                  13 acknowledge 13
+                  … 2 lines as expected …
+                """)
     }
 
     @Test("the logger of a file system keeps its messages")
