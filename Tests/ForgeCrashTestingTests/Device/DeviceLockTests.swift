@@ -216,6 +216,8 @@ struct DeviceLockTests {
             { try settings.removeValue(named: "launches") }, { try settings.synchronize() },
         ]
         for call in calls { #expect(performing: call, throws: isLocked) }
+        let error = #expect(throws: KVStoreError.self) { try settings.read(launches) }
+        #expect(error?.operation == .read && error?.key == "launches")
         device.unlock()
         #expect(try settings.read(launches) == 3)
         #expect(settings.contains(launches))

@@ -95,6 +95,10 @@ struct DeviceScenarioTests {
         try device.freeDisk()
         try await first.write(large, "1")
         #expect(try await first.notes.load("1").count == 20_000)
+        try device.fillDisk(leaving: -1)
+        await #expect(performing: { try await first.write("more", "4") }, throws: noSpace)
+        try device.fillDisk(leaving: .max)
+        try await first.write("more", "4")
     }
 
     @Test("has its files and migratable secrets on a new device, but neither caches nor device-bound secrets")
@@ -126,10 +130,13 @@ struct DeviceScenarioTests {
         try device.fileSystem.setPermissions(
             FilePermissions(rawValue: 0o640), of: .path(device.path(of: .documents).appending("notes/1")))
         let before = try device.fileSystem.status(device.path(of: .documents).appending("notes/1"))
+        let folder = try device.fileSystem.status(device.path(of: .documents).appending("notes"))
         let backup = try device.backUp()
         try await first.write("third note", "3")
         try await first.notes.delete("1")
         try device.restoreFromBackup(backup, toNewDevice: false)
+        let restored = try device.fileSystem.status(device.path(of: .documents).appending("notes"))
+        #expect(restored.modified == folder.modified && restored.permissions == folder.permissions)
         let second = NotesApp(on: device)
         #expect(try await second.start() == .notes(user: "Ada", count: 2))
         #expect(try second.secrets.get(bound) == "bound")
