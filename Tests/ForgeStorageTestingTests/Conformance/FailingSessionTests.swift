@@ -5,6 +5,30 @@ import ForgeStorageTesting
 import Synchronization
 import Testing
 
+@Suite("An asynchronous store whose calls fail")
+struct FailingAsyncStoreTests {
+    @Test("names the operation and the key of each call in its error")
+    func errors() async throws {
+        let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { _ in .before(.timeout) }
+        var changes = KVBatch()
+        try changes.set(KVKey<Int>("a"), value: 1)
+        let batch = changes
+        let capabilities = await #expect(throws: KVStoreError.self) { try await store.capabilities() }
+        let entry = await #expect(throws: KVStoreError.self) { try await store.entry(named: "a") }
+        let keys = await #expect(throws: KVStoreError.self) {
+            try await store.keys(prefix: "p", after: nil, limit: 1)
+        }
+        let entries = await #expect(throws: KVStoreError.self) {
+            try await store.entries(prefix: "p", after: nil, limit: 1, at: nil)
+        }
+        let commit = await #expect(throws: KVStoreError.self) { try await store.commit(batch, timeToLive: nil) }
+        let errors = [capabilities, entry, keys, entries, commit]
+        #expect(errors.map { $0?.operation } == [.capabilities, .read, .keys, .keys, .batch])
+        #expect(errors.map { $0?.key } == [nil, "a", "p", "p", "a"])
+        #expect(errors.allSatisfy { $0?.code == .timeout })
+    }
+}
+
 @Suite("The checks of a session whose store fails")
 struct FailingSessionTests {
     private static let checks = ConformanceChecks.failingSessions
