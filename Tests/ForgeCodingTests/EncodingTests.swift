@@ -123,14 +123,15 @@ extension CodedValue {
 
     @Test("the last value of a key wins, whatever the key")
     func lastValue() throws {
-        for name in ["", "name", "a longer name"] + "abcdefghijklmnopqrstuvwxyz".map(String.init) {
+        for name in ["", "name", "a longer name"] + "abcdefghijklmnopqrstuvwxyz".map { String($0) } {
             let key = Odd.Key(stringValue: name)
             let value = Odd.Custom { encoder in
                 var map = encoder.container(keyedBy: Odd.Key.self)
                 try map.encode(1, forKey: key)
                 try map.encode(2, forKey: key)
             }
-            #expect(try BinaryEncoder().encode(value) == [0xA1] + BinaryEncoder().encode(name) + [2], "\(name)")
+            let expected: [UInt8] = try [0xA1] + BinaryEncoder().encode(name) + [2]
+            #expect(try BinaryEncoder().encode(value) == expected, "\(name)")
         }
     }
 

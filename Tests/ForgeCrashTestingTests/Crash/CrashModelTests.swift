@@ -236,6 +236,17 @@ struct CrashSampleTests {
         #expect(report.description.contains(" crash points sampled with all single deviations and pairs"))
     }
 
+    @Test("the report counts the states that the profile allows")
+    func counts() async throws {
+        let report = try await forEachCrash(depth: 1) { fileSystem, _ in
+            for name in ["/a", "/b"] { try fileSystem.put(name, letters("x", 10)) }
+        } recover: { _, _ in
+        }
+        // Each file is absent, empty, filled with zeros or whole.
+        #expect(report.possibleStateCount == 16 && report.visitedStateCount == 16 && report.isExhaustive)
+        #expect(report.effectCount == 6 && report.crashPointCount == 7)
+    }
+
     @Test("a random state of files that were moved has each file under its old name or its new one")
     func moves() async throws {
         let report = try await forEachCrash(
