@@ -226,7 +226,7 @@ struct RunningRule: Sendable {
         case .interrupt:
             strike(.fail(.interrupted, .none), &decision)
         case .shorten(let count):
-            guard call.operation == .read || call.operation == .write else { return }
+            guard [.read, .write, .copyRange].contains(call.operation) else { return }
             strike(.shorten(max(0, count)), &decision)
         case .fillUp(let count, let errno):
             fillUp(call, count, errno, &decision)

@@ -123,7 +123,8 @@ public enum FaultAction: Hashable, Sendable {
     /// A signal interrupts the call before it takes effect (`EINTR`).
     case interrupt
 
-    /// A read or write transfers at most this many bytes. A read of zero bytes looks like the end of the file.
+    /// A read, a write or a copied range transfers at most this many bytes. A read of zero bytes looks like the end of
+    /// the file.
     case shorten(toBytes: Int)
 
     /// The device has space for this many more bytes, counted from the first affected call: the write that exceeds it

@@ -66,10 +66,11 @@ extension FaultingFileSystem {
             call.target.storedByteCount = count
         } _: { (state, call) throws(FileSystemError) in
             let size = lookUp(target)?.sizeInBytes
-            let (end, overflows) = targetOffset.addingReportingOverflow(Int64(count))
+            let limited = min(count, call.limit ?? count)
+            let (end, overflows) = targetOffset.addingReportingOverflow(Int64(limited))
             if !overflows, end > targetOffset { keepStaleSectors(call, targetOffset..<end, &state) }
             let copied = try base.copyRange(
-                from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
+                from: source, at: sourceOffset, to: target, at: targetOffset, count: limited)
             call.record.sizeBefore = size
             call.record.position = targetOffset
             call.record.transferredCount = copied

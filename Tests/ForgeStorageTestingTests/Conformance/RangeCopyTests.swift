@@ -92,4 +92,38 @@ struct RangeCopyTests {
     }
 }
 
+@Suite("A range that is copied on a file system with faults")
+struct FaultingRangeCopyTests {
+    @Test("is as short as a rule says, and leaves the sectors that it replaces to stale reads")
+    func faults() throws {
+        let old = String(repeating: "o", count: 1024)
+        var base = InterceptedFileSystem(
+            try memory {
+                try $0.put(String(repeating: "n", count: 1024), at: "/new")
+                try $0.put(old, at: "/old")
+            }
+        ) { (_) throws(FileSystemError) in }
+        base.copyingRange = { (base, call) throws(FileSystemError) in
+            let bytes = try base.readBytes(of: call.source, at: call.sourceOffset, count: call.count)
+            try base.writeBytes(bytes, to: call.target, at: call.targetOffset)
+            return bytes.count
+        }
+        let plan = FaultPlan([
+            .on(.copyRange, call: 1, do: .shorten(toBytes: 600)),
+            .on(.read, matching: "/old", name: "stale", do: .corrupt(.staleSector(1))),
+        ])
+        let fileSystem = FaultingFileSystem(base, plan: plan)
+        let source = try fileSystem.open("/new")
+        let target = try fileSystem.open("/old", .readWrite)
+        #expect(try fileSystem.copyRange(from: source, at: 0, to: target, at: 0, count: 1024) == 600)
+        let (new, rest) = (String(repeating: "n", count: 512), String(repeating: "o", count: 512))
+        #expect(try fileSystem.text(at: "/old") == new + rest)
+        try plan.requireAllFired()
+        plan.lift("stale")
+        #expect(try fileSystem.copyRange(from: source, at: 600, to: target, at: 600, count: 424) == 424)
+        #expect(try fileSystem.text(at: "/old") == new + new)
+        for descriptor in [source, target] { try fileSystem.close(descriptor) }
+    }
+}
+
 private typealias FileSystemCheck = ConformanceCheck<FileSystemUnderTest>
