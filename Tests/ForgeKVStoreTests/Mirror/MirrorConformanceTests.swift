@@ -39,6 +39,20 @@ struct MirrorConformanceTests {
         try await mirror.close()
     }
 
+    @Test("a write that blocks for too long is cancelled, and says that its outcome is unknown")
+    func lateWrite() async throws {
+        let store = WaitingWrites()
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.synchronousWrites = .blocking(upTo: .milliseconds(1))
+        let mirror = try await MirroredKVStore(store, configuration).caughtUp()
+        let error = await withTaskExecutorPreference(ThreadExecutor.shared) {
+            #expect(throws: KVStoreError.self) { try mirror.remove(KVKey<Int>("a")) }
+        }
+        #expect(error?.code == .unknownOutcome)
+        #expect(error?.operation == .remove && error?.key == "a")
+        try await until { store.isCancelled.isSet }
+    }
+
     @Test("a namespace of a remote store is mirrored under the caller's names")
     func namespace() async throws {
         let store = RemoteDouble()
@@ -50,6 +64,17 @@ struct MirrorConformanceTests {
         try await mirror.remote.set(KVKey<Int>("b"), value: 2)
         #expect(try mirror.numbers == ["a": 1, "b": 2])
         #expect(store.state.withLock { $0.listCount } == 1)
+    }
+}
+
+/// A store whose writes wait until they are cancelled.
+private final class WaitingWrites: ForwardingStore {
+    let base = RemoteDouble()
+    let isCancelled = Flag()
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        do { try await Task.sleep(for: .seconds(3_600)) } catch { isCancelled.set() }
+        throw KVStoreError(.cancelled, .batch)
     }
 }
 
@@ -89,6 +114,28 @@ struct MirrorBatchTests {
             try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
             #expect(try mirror.numbers == ["a": value, "c": value])
         }
+    }
+
+    @Test("a name that changes twice in an update has the last state, and a list hides what came before it")
+    func repeatedNames() async throws {
+        let store = ScriptedStore()
+        store.base.change([("a", 1), ("b", 1)])
+        store.deliver([.resync])
+        let mirror = try await MirroredKVStore(store, .test).caughtUp()
+        store.deliver(
+            [
+                .changed(name: "new", entry: entry(2, 2), revision: 2),
+                .changed(name: "a", entry: entry(2, 3), revision: 3), .changed(name: "a", entry: nil, revision: 4),
+                .changed(name: "b", entry: nil, revision: 5), .changed(name: "new", entry: nil, revision: 6),
+                .changed(name: "b", entry: entry(7, 7), revision: 7),
+            ], upTo: 7)
+        try await mirror.wait(for: 7, upTo: TestDepth.hangLimit)
+        #expect(try mirror.numbers == ["b": 7])
+        #expect(mirror.revision == 7)
+        for value in 2...8 { store.base.set("a", value) }
+        store.deliver([.changed(name: "gone", entry: entry(8, 8), revision: 8), .resync], upTo: 8)
+        try await mirror.wait(for: 8, upTo: TestDepth.hangLimit)
+        #expect(try mirror.numbers == ["a": 8, "b": 1])
     }
 
     @Test("a list has names and values of any size, and the last of equal names")
@@ -139,129 +186,215 @@ struct MirrorBatchTests {
     }
 }
 
-@Suite("A mirror whose remote store cannot be reached")
-struct MirrorOutageTests {
-    @Test("the mirrors of a fleet list at different times, whatever makes them list", arguments: [true, false])
-    func spread(_ waits: Bool) async throws {
-        let lists = Mutex<[ContinuousClock.Instant]>([])
-        let remote = RemoteDouble { _ in lists.withLock { $0.append(.now) } }
-        remote.state.withLock { $0.replays = false }
-        remote.set("a", 1)
-        var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(20))
-        configuration.listJitter = .seconds(2)
-        var fleet: [MirroredKVStore] = []
-        for _ in 0..<20 { fleet.append(try MirroredKVStore(remote, configuration)) }
-        for mirror in fleet { try await mirror.wait(upTo: TestDepth.hangLimit) }
-        // The first list is not delayed by the spread.
-        let start = lists.withLock { $0 }
-        #expect(start.count == 20)
-        remote.state.withLock { $0.isDown = true }
-        for mirror in fleet { try await until { !mirror.isCaughtUp } }
-        let revision = remote.set("a", 2)
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for mirror in fleet where waits {
-                group.addTask { try await mirror.wait(for: revision, upTo: TestDepth.hangLimit) }
-            }
-            try await Task.sleep(for: .milliseconds(100))  // In any order the lists are spread.
-            remote.state.withLock { $0.isDown = false }
-            try await group.waitForAll()
-        }
-        for mirror in fleet { try await until { mirror.get(KVKey<Int>("a")) == 2 } }
-        let times = lists.withLock { $0.dropFirst(20) }
-        #expect(times.count == 20)
-        #expect(try #require(times.max()) - #require(times.min()) > .milliseconds(500))
+@Suite("The state of a mirror")
+struct MirrorStateTests {
+    private let hour = Duration.seconds(3_600)
+    private let error = KVStoreError(.unavailable(.server), .changes)
+
+    private func position(_ revision: UInt64?) -> MirrorState.Position {
+        MirrorState.Position(storeID: "one", revision: revision)
     }
 
-    @Test("after an outage during which a revision is waited for, the changes are replayed and not listed")
-    func replayAfterWaiting() async throws {
-        let remote = RemoteDouble()
-        remote.set("a", 1)
-        let mirror = try await MirroredKVStore(remote, .test(patience: .seconds(1))).caughtUp()
-        remote.state.withLock { $0.isDown = true }
-        let revision = remote.set("a", 2)
-        let waiting = Task { try await mirror.wait(for: revision, upTo: TestDepth.hangLimit) }
-        let error = await #expect(throws: KVStoreError.self) {
-            try await mirror.wait(for: revision, upTo: .seconds(3))
-        }
-        #expect(error?.code == .timeout)
-        remote.state.withLock { $0.isDown = false }
-        try await waiting.value
-        #expect(mirror.get(KVKey<Int>("a")) == 2)
-        #expect(remote.state.withLock { $0.listCount } == 1)
+    private func page(_ revision: UInt64?, of storeID: String = "one") -> AsyncKVEntryPage {
+        AsyncKVEntryPage(entries: [], hasMore: false, revision: revision, storeID: storeID)
     }
 
-    @Test("a silent stream is kept while the store cannot be asked")
-    func silentStreamInAnOutage() async throws {
-        let remote = RemoteDouble()
-        remote.set("a", 1)
-        let isDown = Mutex(false)
-        let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .entries && isDown.withLock { $0 } ? .before(.unavailable(.server)) : nil
-        }
-        let mirror = try await MirroredKVStore(store, .test(patience: .milliseconds(8))).caughtUp()
-        isDown.withLock { $0 = true }
-        remote.state.withLock { $0.isMuted = true }
-        let revision = remote.set("a", 2)
-        let error = await #expect(throws: KVStoreError.self) {
-            try await mirror.wait(for: revision, upTo: .milliseconds(400))
-        }
-        #expect(error?.code == .timeout)
-        remote.state.withLock { $0.isMuted = false }
-        try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
-        let counts: [Int] = remote.state.withLock { [$0.listCount, $0.connectionCount] }
-        #expect(counts == [1, 1])
+    /// The state after a list.
+    private func listed(_ revision: UInt64? = 5, asked: ContinuousClock.Instant = .now) -> MirrorState {
+        var state = MirrorState(MirrorState.Position())
+        _ = state.begin()
+        _ = state.willList()
+        state.didList(position(revision), asked: asked)
+        return state
     }
 
-    @Test("the wait after a failure grows while the store can be asked, but its stream ends at once")
-    func backoff() async throws {
-        let remote = RemoteDouble()
-        remote.set("a", 1)
-        let fails = Mutex(false)
-        let store = FaultingAsyncKVStore(remote) { call in
-            call.operation == .changes && fails.withLock { $0 } ? .before(.unavailable(.server)) : nil
-        }
-        var configuration = MirroredKVStore.Configuration.test
-        configuration.longestBackoff = .seconds(600)
-        let mirror = try await MirroredKVStore(store, configuration).caughtUp()
-        fails.withLock { $0 = true }
-        remote.set("b", 1)
-        try await until { mirror.failure != nil }
-        // The limits of 13 waits have a sum of 400 seconds, those without growth of less than one.
-        let start = ContinuousClock.now
-        while remote.state.withLock({ $0.checkCount }) < 14, ContinuousClock.now - start < .seconds(4) {
-            try await Task.sleep(for: .milliseconds(10))
-        }
-        #expect(remote.state.withLock { $0.checkCount } < 14)
-        try await mirror.close()
+    /// The state of a connection that goes on after revision 5 of a store which is at a later one.
+    private func following(to present: UInt64) -> MirrorState {
+        var state = listed()
+        _ = state.begin()
+        _ = state.canContinue(with: page(present), asked: .now)
+        return state
     }
 
-    @Test("a list that fails because of the connection is repeated with pages of the same size")
-    func pageSize() async throws {
-        let sizes = Mutex<[Int]>([])
-        let remote = RemoteDouble()
-        remote.set("a", 1)
-        let codes: [KVStoreError.Code?] = [.unavailable(.server), .refused, .tooLarge, .timeout, nil]
-        let store = RecordedPages(base: remote) { limit in
-            let index = sizes.withLock { sizes in
-                sizes.append(limit)
-                return sizes.count - 1
-            }
-            return codes[min(index, codes.count - 1)]
-        }
-        _ = try await MirroredKVStore(store, .test).caughtUp()
-        #expect(sizes.withLock { $0 } == [500, 500, 500, 125, 31])
+    @Test(
+        "a connection continues in the same store at its revision or a later one, and lists otherwise",
+        arguments: [(5, "one", true), (7, "one", true), (4, "one", false), (5, "two", false), (nil, "one", false)]
+            as [(UInt64?, String, Bool)])
+    func continuing(_ revision: UInt64?, _ storeID: String, _ continues: Bool) {
+        var state = listed()
+        state.fail(error)
+        let from = state.begin()
+        let isContinued = state.canContinue(with: page(revision, of: storeID), asked: .now)
+        #expect(from == 5)
+        #expect(isContinued == continues)
+        #expect(state.phase == (continues ? .following : .awaitingList))
+        let isCurrent = continues && revision == 5
+        #expect(state.isCaughtUp == isCurrent)
+        #expect((state.failure == nil) == isCurrent)
     }
-}
 
-/// A store whose lists fail as a rule says.
-private struct RecordedPages: ForwardingStore {
-    let base: RemoteDouble
-    let failure: @Sendable (_ limit: Int) -> KVStoreError.Code?
+    @Test(
+        "the second stream in a row that does not deliver what the store has leads to a list",
+        arguments: [(nil, true), (5, true), (6, false)] as [(UInt64?, Bool)])
+    func missedChanges(_ delivered: UInt64?, _ isListed: Bool) {
+        var state = following(to: 7)
+        _ = state.question(patience: hour)
+        #expect(state.phase == .following && state.isCaughtUp)
+        _ = state.question(patience: .zero)
+        #expect(state.phase == .connecting && !state.isCaughtUp && !state.needsList)
+        _ = state.begin()
+        // Too late for the question of the stream before.
+        var late = state
+        late.didReceive(1, upTo: position(7))
+        #expect(!late.isCaughtUp)
+        _ = state.canContinue(with: page(7), asked: .now)
+        if let delivered { state.didReceive(0, upTo: position(delivered)) }
+        _ = state.question(patience: .zero)
+        #expect(state.phase == .connecting && state.needsList == isListed)
+        let from = state.begin()
+        #expect(from == (isListed ? nil : delivered))
+    }
 
-    func entries(
-        prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(KVStoreError) -> AsyncKVEntryPage {
-        if let code = failure(limit) { throw KVStoreError(code, .keys) }
-        return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+    @Test(
+        "an answer tells whether the store was replaced or set back",
+        arguments: [(5, "one", false), (6, "one", false), (4, "one", true), (5, "two", true), (nil, "one", true)]
+            as [(UInt64?, String, Bool)])
+    func answers(_ revision: UInt64?, _ storeID: String, _ isListed: Bool) async throws {
+        var state = listed()
+        let round = Task { try await Task.sleep(for: .seconds(3_600)) }
+        state.round = round
+        let asked = state.question(patience: hour)
+        let question = try #require(asked)
+        #expect(question.reached == 5 && state.isAsking)
+        let second = state.question(patience: hour)
+        #expect(second == nil)
+        state.learn(page(revision, of: storeID), question)
+        // A store without revisions tells nothing.
+        #expect(state.isCaughtUp == (!isListed || revision == nil))
+        #expect(state.needsList == isListed)
+        #expect(state.phase == (isListed ? .connecting : .following))
+        #expect(round.isCancelled == isListed)
+        round.cancel()
+        // An answer that arrives after the connection has failed.
+        var failed = listed()
+        failed.fail(error)
+        failed.learn(page(revision, of: storeID), question)
+        #expect(!failed.needsList && !failed.isCaughtUp)
+    }
+
+    @Test("a connection is examined at a time that its phase decides")
+    func examination() {
+        let (limit, patience) = (Duration.seconds(100), Duration.seconds(10))
+        func end(_ state: MirrorState) -> ContinuousClock.Instant {
+            state.examination(after: limit, patience: patience)
+        }
+        func expect(_ state: MirrorState, _ duration: Duration, _ line: Int = #line) {
+            let start = ContinuousClock.now
+            let found = end(state)
+            #expect(found >= start + duration && found <= .now + duration, "line \(line)")
+        }
+        var state = MirrorState(MirrorState.Position())
+        expect(state, limit)
+        let created = state.heardAt
+        while ContinuousClock.now == created {}
+        _ = state.begin()
+        #expect(state.heardAt > created)
+        #expect(end(state) == state.heardAt + limit)
+        _ = state.willList()
+        expect(state, limit)
+        let asked = ContinuousClock.now - hour
+        state.didList(position(5), asked: asked)
+        #expect(end(state) == asked + limit)
+        #expect(end(listed(nil, asked: asked)) > .now)
+        state.isAsking = true
+        expect(state, patience)
+        var behind = following(to: 7)
+        // A stream that has not begun may still be connecting.
+        #expect(end(behind) >= behind.heardAt + patience * 10 && end(behind) <= .now + patience * 10)
+        let begun = ContinuousClock.now
+        while ContinuousClock.now == begun {}
+        behind.didHear()
+        #expect(behind.heardAt > begun && end(behind) == behind.heardAt + patience)
+        #expect(listed(asked: asked).isSilent(.zero) && !listed(asked: asked).isSilent(hour))
+        #expect(!listed(asked: .now + hour).isSilent(.zero))
+    }
+
+    @Test("a question that fails ends a connection that has been silent since, and no other")
+    func failedQuestion() {
+        var state = listed()
+        state.end(error, since: MirrorState.Question(asked: state.heardAt, reached: 5))
+        #expect(state.phase == .following && state.isCaughtUp && state.failure == nil)
+        state.end(error, since: MirrorState.Question(asked: state.heardAt + .nanoseconds(1), reached: 5))
+        #expect(state.phase == .connecting && !state.isCaughtUp && !state.needsList)
+        #expect(state.failure?.code == .unavailable(.server))
+        // What it delivers now answers no question.
+        var behind = following(to: 7)
+        behind.fail(error)
+        behind.didReceive(1, upTo: position(7))
+        #expect(!behind.isCaughtUp && behind.failure == nil)
+    }
+
+    @Test("the latest question whose answer is reached proves that the mirror is current")
+    func proof() {
+        let asked = ContinuousClock.now
+        var state = listed(asked: asked)
+        #expect(state.provenAt == asked)
+        for (present, delay, proof) in [(5, -1, 0), (5, 1, 1), (8, 2, 1)] as [(UInt64, Int, Int)] {
+            _ = state.begin()
+            _ = state.canContinue(with: page(present), asked: asked + .seconds(delay))
+            #expect(state.provenAt == asked + .seconds(proof))
+        }
+        state.didReceive(1, upTo: position(7))
+        #expect(state.provenAt == asked + .seconds(1))
+        state.didReceive(1, upTo: position(8))
+        #expect(state.provenAt == asked + .seconds(2))
+    }
+
+    @Test("a connection has progressed with a change or a new position, and a later list may be delayed")
+    func progress() {
+        for (count, revision, hasProgressed) in [(0, 5, false), (1, 5, true), (0, 6, true)] as [(Int, UInt64, Bool)] {
+            var state = following(to: 7)
+            state.didReceive(count, upTo: position(revision))
+            #expect(state.hasProgressed == hasProgressed)
+            #expect(state.position == position(revision))
+            _ = state.begin()
+            #expect(!state.hasProgressed)
+        }
+        // A mirror that begins with a copy.
+        var state = MirrorState(position(5))
+        _ = state.begin()
+        _ = state.canContinue(with: page(7), asked: .now)
+        var (notified, answered) = (state, state)
+        notified.didReceive(0, upTo: position(5))
+        answered.learn(page(7), MirrorState.Question(asked: .now, reached: 5))
+        for (state, isDelayed) in [(state, false), (notified, true), (answered, true), (listed(), true)] {
+            var state = state
+            let isFound = state.willList()
+            #expect(isFound == isDelayed && state.phase == .listing)
+        }
+    }
+
+    @Test("a change is accepted unless the content is newer")
+    func accepted() {
+        // The revisions of the value, or nil for a removal, of the change and of the present value.
+        let cases: [(value: UInt64?, change: UInt64?, current: UInt64?, isAccepted: Bool)] = [
+            (6, 6, nil, true), (6, 6, 5, true), (6, 6, 6, false), (6, 6, 7, false), (5, 5, nil, false),
+            (6, 5, nil, true), (nil, 6, 6, true), (nil, 6, 5, true), (nil, 6, 7, false), (nil, 6, nil, false),
+            (nil, 5, 5, true), (nil, 4, 4, false), (1, nil, 9, true), (nil, nil, nil, true),
+        ]
+        for (value, revision, current, isAccepted) in cases {
+            let entry = value.map { KVEntry(bytes: [1], revision: $0) }
+            let change = listed().accepted(KeyName("a"), entry, revision, over: current)
+            #expect((change != nil) == isAccepted, "\(String(describing: value)) over \(String(describing: current))")
+            if let change { #expect(change.name == KeyName("a") && change.entry == entry) }
+        }
+    }
+
+    @Test("a position moves forward only")
+    func positions() {
+        for (revision, expected) in [(nil, 5), (4, 5), (6, 6)] as [(UInt64?, UInt64)] {
+            #expect(listed().position(upTo: revision) == position(expected))
+        }
+        #expect(listed(nil).position(upTo: 3) == position(3))
     }
 }

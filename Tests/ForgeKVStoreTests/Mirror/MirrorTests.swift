@@ -6,16 +6,23 @@ import Synchronization
 import TestDepth
 import Testing
 
-/// A store that cannot answer with more than some values.
-private struct LimitedPages: ForwardingStore {
-    let base: RemoteDouble
-    let limit: Int
+/// A store whose pages are empty and promise more.
+private struct EmptyPages: ForwardingStore {
+    let base = RemoteDouble()
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(KVStoreError) -> AsyncKVEntryPage {
-        guard limit <= self.limit else { throw KVStoreError(.tooLarge, .keys) }
-        return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+        AsyncKVEntryPage(entries: [], hasMore: true, revision: 1)
+    }
+}
+
+/// A store whose streams of changes end at once.
+private struct EndingStreams: ForwardingStore {
+    let base = RemoteDouble()
+
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        KVChanges { () async throws(KVStoreError) -> KVChangeSet? in nil }
     }
 }
 
@@ -276,8 +283,87 @@ struct MirrorTests {
     func smallerPages() async throws {
         let remote = RemoteDouble()
         for name in ["a", "b", "c"] { remote.set(name, 1) }
-        let mirror = try await MirroredKVStore(LimitedPages(base: remote, limit: 50), .test).caughtUp()
+        let mirror = try await MirroredKVStore(RuledPages(base: remote) { $0 <= 50 ? nil : .tooLarge }, .test)
+            .caughtUp()
         #expect(try mirror.numbers.count == 3)
+    }
+
+    @Test("the pages of a list grow up to a size in bytes")
+    func growingPages() async throws {
+        let remote = RemoteDouble(pageSize: .max)
+        let bytes = [UInt8](repeating: 1, count: 100 << 10)
+        remote.state.withLock { $0.change((100..<230).map { (KeyName("\($0)"), bytes) }) }
+        let limits = Mutex<[Int]>([])
+        let store = RuledPages(base: remote) { limit in
+            limits.withLock { $0.append(limit) }
+            return nil
+        }
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.pageSize = 10
+        let mirror = try await MirroredKVStore(store, configuration).caughtUp()
+        #expect(try mirror.keys().count == 130)
+        // 40 names and values have less than 4 MiB, 41 of them more.
+        #expect(limits.withLock { $0 } == [10, 20, 40, 40, 40])
+    }
+
+    @Test(
+        "a store without revisions that cannot answer with all values at once is listed in pages",
+        arguments: [(.tooLarge, true), (.timeout, true), (.refused, false)] as [(KVStoreError.Code, Bool)])
+    func withoutWholeList(_ code: KVStoreError.Code, _ isListed: Bool) async throws {
+        let base = InMemoryKVStore()
+        for number in 0..<10 { try base.set(KVKey<Int>("\(number)"), value: number) }
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.pageSize = 3
+        let store = RuledPages(base: LocalAsyncKVStore(base)) { $0 <= 100 ? nil : code }
+        let mirror = try MirroredKVStore(store, configuration)
+        try await until { mirror.isCaughtUp || mirror.failure != nil }
+        #expect(mirror.isCaughtUp == isListed)
+        #expect(mirror.failure?.code == (isListed ? nil : code))
+        #expect(try mirror.numbers.count == (isListed ? 10 : 0))
+    }
+
+    @Test("the pages of two stores are not one list")
+    func otherStoreBetweenPages() async throws {
+        let bytes = encoded(2)
+        let remote = RemoteDouble(pageSize: 2) { remote in
+            remote.state.withLock { state in
+                guard state.storeID == "one" else { return }
+                state.storeID = "two"
+                state.content = state.content.mapValues { _ in KVEntry(bytes: bytes, revision: 1) }
+                state.history[1] = state.content
+            }
+        }
+        remote.change([("a", 1), ("b", 1), ("c", 1)])
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        #expect(try mirror.numbers == ["a": 2, "b": 2, "c": 2])
+        #expect(remote.state.withLock { $0.listCount } == 2)
+    }
+
+    @Test("a list whose end does not come, and a stream that ends, are failures")
+    func incompleteAnswers() async throws {
+        for (store, detail) in [
+            (EmptyPages(), "an empty page"), (EndingStreams(), "the changes have ended"),
+        ] as [(any AsyncKVStoring, String)] {
+            let mirror = try MirroredKVStore(store, .test)
+            try await until { mirror.failure != nil || mirror.isCaughtUp }
+            #expect(mirror.failure?.code == .unavailable(.server))
+            #expect(mirror.failure?.detail == detail)
+            #expect(!mirror.isCaughtUp)
+        }
+    }
+
+    @Test("a wait ends with the list, the change or the connection that it waits for, and no later")
+    func prompt() async throws {
+        let start = ContinuousClock.now
+        let remote = RemoteDouble()
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        try await mirror.wait(for: remote.set("a", 1), upTo: TestDepth.hangLimit)
+        remote.state.withLock { $0.isDown = true }
+        try await until { !mirror.isCaughtUp }
+        remote.state.withLock { $0.isDown = false }
+        try await mirror.wait(upTo: TestDepth.hangLimit)
+        // A wait that nothing wakes looks again when it asks the store, which is after half of its time here.
+        #expect(ContinuousClock.now - start < TestDepth.hangLimit / 4)
     }
 
     @Test("a mirror that is released frees its connection, and so does closing it")

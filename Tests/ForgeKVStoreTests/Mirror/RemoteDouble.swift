@@ -397,3 +397,16 @@ final class ScriptedStore: ForwardingStore {
         }
     }
 }
+
+/// A store whose pages of values fail as a rule says.
+struct RuledPages<Base: AsyncKVStoring>: ForwardingStore {
+    let base: Base
+    let failure: @Sendable (_ limit: Int) -> KVStoreError.Code?
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        if let code = failure(limit) { throw KVStoreError(code, .keys) }
+        return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+    }
+}
