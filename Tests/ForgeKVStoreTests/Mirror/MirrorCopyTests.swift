@@ -197,6 +197,69 @@ struct MirrorCopyTests {
         let error = try #require(throws: KVStoreError.self) { try MirroredKVStore(RemoteDouble(), configuration) }
         #expect(error.code == .undecodable && error.operation == .open)
         #expect(try FileKVStore(at: directory.url).get(KVKey<Int>("precious")) == 1)
+        let url = try #require(URL(string: "https://example.com/a"))
+        let invalid = #expect(throws: KVStoreError.self) { try MirroredKVStore.Configuration.Copy(at: url) }
+        #expect(invalid?.operation == .open && invalid?.store == "https://example.com/a")
+    }
+
+    @Test(
+        "what is damaged and has no header is discarded if it can be a copy, and otherwise kept",
+        arguments: [true, false])
+    func damageWithoutHeader(_ isCopy: Bool) async throws {
+        let log = LogFixture()
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.copy = .init(at: log.path, fileSystem: log.fileSystem)
+        let remote = RemoteDouble()
+        if isCopy {
+            remote.change([("a", 1), ("b", 1)])
+            try await MirroredKVStore(remote, configuration).caughtUp().close()
+        }
+        var store = try log.open()
+        try isCopy ? store.removeValue(named: "") : store.set(KVKey<Int>("precious"), value: 1)
+        try store.close()
+        let start = try log.bytes().count
+        store = try log.open()
+        try store.setRawValue([UInt8](repeating: 7, count: 100), named: "last")
+        try store.close()
+        var bytes = try log.bytes()
+        bytes[start + 60] ^= 0xFF
+        try log.replace(bytes)
+        remote.state.withLock { $0.isDown = true }
+        if isCopy {
+            let mirror = try MirroredKVStore(remote, configuration)
+            #expect(try mirror.numbers.isEmpty && mirror.revision == nil)
+            try await mirror.close()
+            #expect(try log.open().keys().isEmpty)
+        } else {
+            let error = #expect(throws: KVStoreError.self) { try MirroredKVStore(remote, configuration) }
+            #expect(error?.code == .undecodable && error?.store == "/store")
+            #expect(try log.open().keys() == ["precious"])
+        }
+    }
+
+    @Test("a position without changes reaches the copy, and so do changes without a position")
+    func positions() async throws {
+        let store = ScriptedStore()
+        store.base.set("a", 1)
+        store.deliver([.resync])
+        let mirror = try await MirroredKVStore(store, configuration).caughtUp()
+        store.deliver([], upTo: 9)
+        try await mirror.wait(for: 9, upTo: TestDepth.hangLimit)
+        try await mirror.close()
+        let copy = try MirrorCopy(.init(at: directory.url))
+        var (content, position) = try copy.content()
+        #expect(content.map { $0.name } == ["a"])
+        #expect(position == MirrorState.Position(storeID: "one", revision: 9))
+        try copy.close()
+        var local = MirroredKVStore.Configuration.test
+        local.copy = .init(at: "/local", fileSystem: InMemoryFileSystem())
+        let localCopy = try #require(local.copy)
+        let other = try await MirroredKVStore(LocalAsyncKVStore(InMemoryKVStore()), local).caughtUp()
+        try await other.remote.set(KVKey<Int>("b"), value: 2)
+        try await other.close()
+        (content, position) = try MirrorCopy(localCopy).content()
+        #expect(content.map { $0.name } == ["b"])
+        #expect(position == MirrorState.Position())
     }
 }
 
