@@ -92,6 +92,28 @@ import Testing
         try await check.run(on: AsyncKVStoreUnderTest(store, other: store, pass: { _ in }))
     }
 
+    @Test("errors of the base have the operation, and a flush that fails leaves a write whose durability is unknown")
+    func errorsOfTheBase() async throws {
+        let base = FailingStore()
+        let store = LocalAsyncKVStore(base, durability: .powerCut)
+        let (unread, unknown) = (KVStoreError.Code.unavailable(.inputOutput), KVStoreError.Code.durabilityUnknown)
+        let calls: [(KVStoreError.Operation, String?, KVStoreError.Code, @Sendable () async throws -> Void)] = [
+            (.read, "a", unread, { _ = try await store.entry(named: "a") }),
+            (.keys, nil, unread, { _ = try await store.keys(prefix: "", after: nil, limit: 1) }),
+            (.keys, nil, unread, { _ = try await store.entries(prefix: "", after: nil, limit: 1, at: nil) }),
+            (.set, "a", unknown, { try await store.set(KVKey<Int>("a"), value: 1) }),
+        ]
+        for (operation, name, code, call) in calls {
+            let error = await #expect(throws: KVStoreError.self) { try await call() }
+            #expect(error?.code == code && error?.operation == operation && error?.key == name)
+            #expect(error?.underlying is CocoaError)
+        }
+        #expect(base.base.get(KVKey<Int>("a")) == 1)
+        // Without a promise of durability nothing is flushed.
+        try await LocalAsyncKVStore(base, durability: .processEnd).set(KVKey<Int>("a"), value: 2)
+        #expect(base.base.get(KVKey<Int>("a")) == 2)
+    }
+
     @Test("a namespace conforms", arguments: ConformanceChecks.asyncKeyValueStore)
     func namespaced(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
         if check.description.hasPrefix("a name longer") || check.description.hasPrefix("every text") { return }
@@ -216,6 +238,19 @@ import Testing
         try base.set(KVKey<Int>("a"), value: 1)
         #expect(try await iterator.next() == .changed(name: "a", entry: base.entry(named: "a"), revision: nil))
     }
+}
+
+/// A store of a program whose lists and flushes fail.
+private struct FailingStore: KVLayer, KVTransactionalStoring {
+    let base = InMemoryKVStore()
+
+    private var error: CocoaError { CocoaError(.fileReadUnknown) }
+
+    func entry(named name: String) throws -> KVEntry? { throw error }
+    func keys() throws -> [String] { throw error }
+    func snapshot() throws -> KVSnapshot { throw error }
+    func commit(_ batch: KVBatch) throws { try base.commit(batch) }
+    func synchronize() throws { throw error }
 }
 
 /// A store that reports no changes.

@@ -40,6 +40,16 @@ struct FlushingTests {
         }
     }
 
+    @Test("use the threads of the store's directory, also below layers")
+    func lanes() throws {
+        let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem())
+        let layered = ExpiringKVStore(NamespacedKVStore(store, namespace: "n"))
+        #expect(BlockingLane.lane(of: store) === store.engine.lane)
+        #expect(BlockingLane.lane(of: layered) === store.engine.lane)
+        #expect(store.engine.lane !== BlockingLane.general)
+        #expect(BlockingLane.lane(of: NamespacedKVStore(InMemoryKVStore(), namespace: "n")) === BlockingLane.general)
+    }
+
     @Test("take no thread from another store while the device does not answer")
     func stuckDevice() async throws {
         let fileSystem = FailingFileSystem()
