@@ -179,6 +179,33 @@ struct SharedCompactionTests {
         #expect(first.get(a) == 499)
     }
 
+    @Test("is announced in the page while it is under way, and withdraws no announcement of another process")
+    func announcement() throws {
+        let seen = Mutex<[UInt8]>([])
+        let isOvertaken = Flag()
+        let fileSystem = InterceptedFileSystem(fixture.process(1).fileSystem) { call throws(FileSystemError) in
+            guard call.operation == .open, call.path?.bytes.starts(with: "#log-new".utf8) == true else { return }
+            do {
+                let announced = try fixture.byte(of: "#shared", at: 56)
+                seen.withLock { $0.append(announced) }
+                if isOvertaken.isSet { try fixture.overwrite("#shared", [2], at: 56) }
+            } catch {
+                throw FileSystemError(.open, .ioError, underlying: error)
+            }
+        }
+        let options = fixture.options(1, compactionFloorInBytes: 2_000)
+        let first = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: options)
+        let second = try fixture.open(fixture.process(2))
+        for value in 0..<500 where seen.withLock({ $0.isEmpty }) { try first.set(a, value: value) }
+        #expect(try fixture.byte(of: "#shared", at: 56) == 0)
+        isOvertaken.set()
+        for value in 0..<500 where seen.withLock({ $0.count }) == 1 { try first.set(a, value: value) }
+        #expect(try fixture.byte(of: "#shared", at: 56) == 2)
+        #expect(seen.withLock { $0 } == [1, 1])
+        #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
+        withExtendedLifetime(second) {}
+    }
+
     @Test("leaves a file only if the process is killed; it is removed then, but never that of a running process")
     func leftovers() throws {
         let interruption = Interruption()

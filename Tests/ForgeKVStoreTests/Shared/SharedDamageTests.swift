@@ -103,6 +103,72 @@ struct SharedDamageTests {
         try expectWholePage()
     }
 
+    @Test("a process for which the page has no room keeps its writes and reports that, until a slot is free")
+    func noRoom() throws {
+        let store = try fixture.open(fixture.process(1))
+        let others = (0..<SharedPageContent.slotCount).map { fixture.process(Int32(1_000 + $0)) }
+        let slots = others.flatMap { SharedPageContent.slot(ProcessIdentity(id: $0.id, boot: 1, start: 2)) }
+        try fixture.overwrite("#shared", slots, at: 64)
+        try store.set(a, value: 1)
+        #expect(store.get(a) == 1)
+        guard case .sharing(let error) = try #require(fixture.recorder.issues.first) else {
+            Issue.record("another issue")
+            return
+        }
+        #expect((error.underlying as? FileSystemError)?.errno == .noLocks)
+        fixture.kill(others[5])
+        try store.set(a, value: 2)
+        #expect(fixture.recorder.issues.count == 1)
+        let page = SharedPageContent(try fixture.bytes("#shared"), inode: try inode())
+        #expect((0..<8).map { page.process(inSlot: $0)?.id } == [1_000, 1_001, 1_002, 1_003, 1_004, 1, 1_006, 1_007])
+        try expectWholePage()
+    }
+
+    @Test("the page has the layout that every process expects")
+    func layout() {
+        typealias Page = SharedPageContent
+        #expect(Page.signature == Array("FORGESH\n".utf8) + [1, 0, 0, 0, 0, 16, 0, 0])
+        let offsets = [Page.wordOffset, Page.inodeOffset, Page.replacementOffset, Page.compactorOffset]
+        #expect(offsets == [16, 24, 32, 56])
+        let last = [Page.observersOffset, Page.observersSize, Page.signalOffset, Page.shiftOffset]
+        #expect(last == [4_048, 32, 4_080, 4_088])
+        var page = Page(inode: 0x0102)
+        page.put(ProcessIdentity(id: 3, boot: 4, start: 5), inSlot: 248)
+        var expected = [UInt8](repeating: 0, count: 4_096)
+        expected.replaceSubrange(0..<16, with: Page.signature)
+        expected.replaceSubrange(24..<26, with: [2, 1])
+        (expected[4_032], expected[4_036], expected[4_040]) = (3, 4, 5)
+        #expect(page.bytes == expected)
+        // The slot, plus 1, of the process that compacts the log.
+        for (number, slot) in [(0, nil), (1, 0), (249, 248), (250, nil), (.max, nil)] as [(UInt64, Int?)] {
+            var bytes: [UInt8] = []
+            bytes.append(integer: number)
+            expected.replaceSubrange(56..<64, with: bytes)
+            #expect(Page(expected, inode: 0x0102).compactor == slot)
+            if slot != nil || number == 0 { #expect(Page.compactor(slot) == bytes) }
+        }
+        let table = ProcessTable(own: ProcessIdentity(id: 1)) { $0.id == 3 }
+        #expect(page.running(table).map(\.id) == [3] && page.running(table, without: 248).isEmpty)
+        #expect(page.freeSlot(table) == 0)
+        for slot in 0..<Page.slotCount { page.put(ProcessIdentity(id: 3), inSlot: slot) }
+        #expect(page.freeSlot(table) == nil)
+        for (slot, id) in [(9, 0), (8, -1), (7, 2)] as [(Int, Int32)] {
+            page.put(ProcessIdentity(id: id), inSlot: slot)
+            #expect(page.process(inSlot: slot)?.id == (id > 0 ? id : nil))
+            #expect(page.freeSlot(table) == slot)
+        }
+    }
+
+    @Test("the new records of a log begin after those that a process knows, or after the values")
+    func starts() {
+        let replacement = SharedPageContent.Replacement(newLog: 1, oldLog: 2, retainedEnd: 100, shift: 10)
+        for (end, starts) in [
+            (80, [100]), (90, [100]), (91, [101, 100]), (.max, [100]), (.min, [100]),
+        ] as [(Int64, [Int64])] {
+            #expect(replacement.starts(after: end) == starts)
+        }
+    }
+
     @Test("a page overwritten by another store's page is repaired by the next write")
     func foreignPage() throws {
         let other = try FileKVStore(
@@ -206,6 +272,12 @@ struct SharedDamageTests {
         plan.lift("broken")
         #expect(store.get(a) == 2)
         #expect(other.get(a) == 2)
+        // After a success a failure is reported again.
+        try other.set(a, value: 3)
+        plan.add(.fail(.read, name: "broken", with: .ioError))
+        for _ in 0..<2 { #expect(store.get(a) == 2) }
+        #expect(fixture.recorder.issues.count == 2)
+        plan.lift("broken")
     }
 
     @Test("a failed flush ends the writes of one process, and the others continue")

@@ -170,6 +170,49 @@ struct SharedModeTests {
         #expect(second.get(a) == 1)
     }
 
+    @Test("a store whose lock file was removed is locked by its directory, and by the next lock file")
+    func removedLockFile() throws {
+        let (first, second) = try fixture.pair()
+        try first.set(a, value: 1)
+        try fixture.fileSystem.unlink("/store/#lock")
+        let directory = try fixture.fileSystem.open("/store", .readOnly, options: [.directory])
+        try fixture.fileSystem.lock(directory, .exclusive, waiting: false)
+        #expect(code { try first.set(a, value: 2) } == .unavailable(.inUse(processID: 2)))
+        try fixture.fileSystem.close(directory)
+        try first.set(a, value: 3)
+        #expect(try second.read(a) == 3)
+        try second.set(a, value: 4)
+        #expect(first.get(a) == 4)
+        let lock = try hold()
+        #expect(code { try first.set(a, value: 5) } == .unavailable(.inUse(processID: 2)))
+        #expect(code { try second.set(a, value: 6) } == .unavailable(.inUse(processID: 1)))
+        try fixture.fileSystem.close(lock)
+        #expect(try second.read(a) == 4)
+        #expect(fixture.recorder.issues.isEmpty)
+    }
+
+    @Test(
+        "a directory that cannot be locked is no obstacle if the file system has no such locks",
+        arguments: [.badFileDescriptor, .notSupported, .invalidArgument, .noLocks, .ioError] as [Errno],
+        FileKVStore.Sharing.allCases)
+    func unlockableDirectory(_ errno: Errno, _ sharing: FileKVStore.Sharing) throws {
+        let base = fixture.process(1).fileSystem
+        let fileSystem = InterceptedFileSystem(base) { (call) throws(FileSystemError) in
+            guard call.operation == .lock, let descriptor = call.descriptor,
+                try base.status(of: .descriptor(descriptor)).type == .directory
+            else { return }
+            throw FileSystemError(.lock, errno)
+        }
+        let found = code {
+            let store = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: fixture.options(1, sharing))
+            try store.set(a, value: 1)
+            #expect(try store.read(a) == 1)
+            try store.close()
+        }
+        #expect(found == (errno == .ioError ? .unavailable(.inputOutput) : nil))
+        #expect(base.openDescriptors.isEmpty)
+    }
+
     @Test("a lock held too long makes writes fail while reads continue")
     func lockTimeout() throws {
         let (first, second) = try fixture.pair()

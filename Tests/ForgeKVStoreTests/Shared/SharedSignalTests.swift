@@ -131,22 +131,35 @@ struct SharedSignalTests {
         #expect(try !isMarked())
     }
 
-    @Test("where there are no signals, changes are found by polling")
-    func polling() async throws {
+    @Test(
+        "where there are no signals, or none can be waited for, changes are found by polling", arguments: [true, false])
+    func polling(_ hasSignals: Bool) async throws {
+        struct FailingSignal: FileSignal {
+            func send() {}
+
+            func observe(
+                _ body: @escaping @Sendable () -> Duration?
+            ) throws(FileSystemError) -> any FileSignalObservation {
+                throw FileSystemError(.watch, .resourceTemporarilyUnavailable)
+            }
+        }
         final class WithoutSignals: InterceptingFileSystem {
             let forwarded: any POSIXFileSystem
+            let signal: FailingSignal?
 
-            init(_ base: any POSIXFileSystem) { forwarded = base }
+            init(_ base: any POSIXFileSystem, _ signal: FailingSignal?) { (forwarded, self.signal) = (base, signal) }
 
             func intercept(_ call: InterceptedCall) {}
 
-            func makeSignal(of descriptor: Descriptor) -> (any FileSignal)? { nil }
+            func makeSignal(of descriptor: Descriptor) -> (any FileSignal)? { signal }
         }
         let second = try fixture.open(fixture.process(2))
         var options = fixture.options(1)
         options.pollingInterval = .milliseconds(1)
         let first = try FileKVStore(
-            at: fixture.path, fileSystem: WithoutSignals(fixture.process(1).fileSystem), options: options)
+            at: fixture.path,
+            fileSystem: WithoutSignals(fixture.process(1).fileSystem, hasSignals ? FailingSignal() : nil),
+            options: options)
         let reactive = ReactiveKVStore(first)
         var numbers = reactive.stream(ping).makeAsyncIterator()
         #expect(await numbers.next() == .some(nil))

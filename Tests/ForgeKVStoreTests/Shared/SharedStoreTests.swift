@@ -34,8 +34,11 @@ struct SharedStoreTests {
         try first.batch { batch in
             try batch.set(a, value: 5)
             batch.remove(b)
+            for name in ["d", "e"] { try batch.set(KVKey<Int>(name), value: 6) }
         }
         #expect(second.get(a) == 5 && !second.contains(b))
+        // Each change of a batch has a revision.
+        for name in ["a", "d", "e"] { #expect(try second.entry(named: name) == first.entry(named: name)) }
         try first.removeAll()
         #expect(try second.keys().isEmpty)
         try second.set(a, value: 6)
