@@ -34,6 +34,95 @@ struct PlatformTests {
         #expect(sysFlags(0x0100_0002, replacing: 0x100, by: 0x2000_0000) == 0x2100_0002)
     }
 
+    @Test("a path is opened component by component as the system opens it below a directory without following links")
+    func walking() throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        let fileSystem = SystemFileSystem()
+        let root = try fileSystem.open(directory.path, options: [.directory])
+        defer { fileSystem.discard(root) }
+        for path: POSIXPath in ["d", "d/e"] {
+            try fileSystem.createDirectory(path, at: root, permissions: .ownerReadWriteExecute)
+        }
+        for (path, byte) in [("f", 1), ("d/g", 2), ("d/e/h", 3)] as [(POSIXPath, UInt8)] {
+            let file = try fileSystem.open(path, at: root, .writeOnly, options: [.create])
+            try fileSystem.writeBytes([byte], to: file, at: 0)
+            try fileSystem.close(file)
+        }
+        for (link, target) in [("l", "f"), ("m", "d"), ("d/n", "g"), ("broken", "none")] as [(POSIXPath, POSIXPath)] {
+            try fileSystem.createSymbolicLink(link, at: root, to: target)
+        }
+        func open(_ path: POSIXPath, _ flags: CInt, _ mode: mode_t = 0) -> (descriptor: CInt, errno: CInt) {
+            let descriptor = path.withCString { sysOpenWalking(root.rawValue, $0, flags, mode) }
+            return (descriptor, descriptor < 0 ? errno : 0)
+        }
+        for (path, byte) in [("f", 1), ("d/g", 2), ("d//e/./h", 3), ("./f", 1)] as [(POSIXPath, UInt8)] {
+            let (descriptor, error) = open(path, O_RDONLY)
+            #expect(error == 0, "\(path)")
+            #expect(sysReadBytes(descriptor, upTo: 2) == [byte], "\(path)")
+            _ = sysClose(descriptor)
+        }
+        for path: POSIXPath in ["d", "d/", ".", "d/e//"] {
+            let (descriptor, error) = open(path, O_RDONLY)
+            #expect(error == 0, "\(path)")
+            _ = sysClose(descriptor)
+        }
+        let refusals: [(POSIXPath, CInt, CInt)] = [
+            ("", O_RDONLY, ENOENT), ("/f", O_RDONLY, EXDEV), ("..", O_RDONLY, EXDEV), ("none", O_RDONLY, ENOENT),
+            ("none/f", O_RDONLY, ENOENT), ("f/x", O_RDONLY, ENOTDIR), ("f/", O_RDONLY, ENOTDIR),
+            ("f", O_RDONLY | O_DIRECTORY, ENOTDIR), ("l", O_RDONLY, ELOOP), ("m/g", O_RDONLY, ELOOP),
+            ("m/", O_RDONLY, ELOOP), ("m", O_RDONLY | O_DIRECTORY, ELOOP), ("d/n", O_RDONLY, ELOOP),
+            ("broken", O_RDONLY, ELOOP), ("new/", O_WRONLY | O_CREAT, EISDIR),
+            ("f", O_WRONLY | O_CREAT | O_EXCL, EEXIST),
+        ]
+        for (path, flags, expected) in refusals {
+            let found = open(path, flags, 0o600)
+            #expect(found.descriptor == -1 && found.errno == expected, "\(path)")
+            #if os(Linux)
+            let systems = path.withCString {
+                sysOpenRestricted(root.rawValue, $0, flags, 0o600, [.beneath, .noSymbolicLinks])
+            }
+            let number = errno
+            #expect(systems == -1 && number == expected, "\(path), by the system")
+            #endif
+        }
+        // Stricter than the system's own.
+        let above = open("d/../f", O_RDONLY)
+        #expect(above.descriptor == -1 && above.errno == EXDEV)
+        let (created, error) = open("d/new", O_WRONLY | O_CREAT, 0o600)
+        #expect(error == 0)
+        _ = sysClose(created)
+        #expect(try fileSystem.status("d/new", at: root).permissions == .ownerReadWrite)
+        #expect(try Set(fileSystem.entries(of: root).map(\.name)) == ["d", "f", "l", "m", "broken"])
+    }
+
+    @Test("only a regular file is mapped privately")
+    func privateMapping() throws {
+        let fileSystem = SystemFileSystem()
+        let directory = try fileSystem.open("/", options: [.directory])
+        defer { fileSystem.discard(directory) }
+        let error = #expect(throws: FileSystemError.self) { try fileSystem.mapPrivately(directory, count: 1) }
+        #expect(error?.operation == .map)
+        #if os(Linux)
+        #expect(error?.errno == .operationNotSupportedByDevice)
+        #endif
+    }
+
+    @Test(
+        "an exclusion from backups needs no attributes where there are none, and fails with another error",
+        arguments: [(.notSupported, true), (.noFunction, true), (.ioError, false)] as [(Errno, Bool)])
+    func backupWithoutAttributes(_ errno: Errno, _ isIgnored: Bool) throws {
+        let memory = InMemoryFileSystem()
+        try memory.createDirectory("/d")
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .setExtendedAttribute { throw FileSystemError(.setExtendedAttribute, errno) }
+        }
+        var found: Errno?
+        do throws(FileSystemError) { try fileSystem.excludeFromBackup("/d") } catch { found = error.errno }
+        #expect(found == (isIgnored ? nil : errno))
+        #expect(memory.openDescriptors == [])
+    }
+
     @Test(
         "a SIGBUS that a process has sent is no access, with the codes of Linux and of Darwin",
         arguments: [
@@ -266,6 +355,23 @@ struct SystemProcessTests {
                 try await check.run(on: FileSystemUnderTest(SystemFileSystem(), root: root))
             }
             directory.remove()
+        }
+    }
+
+    @Test("in a working directory with a path that is longer than the system's limit", .onOwnThreads)
+    func deepWorkingDirectory() async {
+        await #expect(processExitsWith: .success) {
+            let directory = try TemporaryDirectory()
+            guard chdir(String(directory.path)) == 0 else { throw Errno(rawValue: errno) }
+            let name = String(repeating: "d", count: 250)
+            for _ in 0..<40 {
+                guard mkdir(name, 0o700) == 0, chdir(name) == 0 else { throw Errno(rawValue: errno) }
+            }
+            let path = try POSIXPath(URL(POSIXPath("x")))
+            let above = directory.path.bytes + Array(repeating: "/" + name, count: 40).joined(separator: "").utf8
+            guard path == POSIXPath(above + "/x".utf8) else { throw Errno.outOfRange }
+            guard chdir("/") == 0 else { throw Errno(rawValue: errno) }
+            try SystemFileSystem().removeTree(directory.path)
         }
     }
 

@@ -32,6 +32,23 @@ struct WholeFileTests {
         try expectRefusal(path, on: SystemFileSystem())
     }
 
+    @Test("a FIFO with a reader is written in place", .timeLimit(.minutes(10)))
+    func writtenFIFO() throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        let system = SystemFileSystem()
+        let path = directory.path.appending("fifo")
+        try system.createNode(path, at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+        let reader = try system.open(path, .readOnly, options: [.nonBlocking])
+        defer { system.discard(reader) }
+        try system.write(Data("text".utf8), to: URL(path))
+        var buffer = [UInt8](repeating: 0, count: 10)
+        let count = try buffer.withUnsafeMutableBytes { try system.read(reader, into: $0, at: nil) }
+        #expect(buffer.prefix(count).elementsEqual("text".utf8))
+        #expect(try system.status(path).type == .fifo)
+        #expect(try system.contentsOfDirectory(at: directory.url).count == 1)
+    }
+
     @Test("a device is refused, even one whose content has no end", arguments: ["/dev/null", "/dev/zero"])
     func device(_ path: String) throws {
         try expectRefusal(POSIXPath(path), on: SystemFileSystem())

@@ -267,10 +267,15 @@ func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CI
         errno = ENOENT
         return -1
     }
-    guard unsafe path[0] != CChar(bitPattern: UInt8(ascii: "/")),
-        !components.contains("..")
-    else {
+    let slash = CChar(bitPattern: UInt8(ascii: "/"))
+    guard unsafe path[0] != slash, !components.contains("..") else {
         errno = EXDEV
+        return -1
+    }
+    // A slash at the end asks for a directory, which open(2) does not create.
+    let isDirectory = unsafe path[strlen(path) - 1] == slash
+    guard !isDirectory || flags & O_CREAT == 0 else {
+        errno = EISDIR
         return -1
     }
     var current = directory
@@ -279,7 +284,7 @@ func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CI
         let next = unsafe components[index].withCString { name in
             let next =
                 unsafe isLast
-                ? openat(current, name, flags | O_NOFOLLOW, mode)
+                ? openat(current, name, flags | O_NOFOLLOW | (isDirectory ? O_DIRECTORY : 0), mode)
                 : openat(current, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
             // With O_DIRECTORY a link yields ENOTDIR; openat2(2) reports ELOOP.
             var status = stat()

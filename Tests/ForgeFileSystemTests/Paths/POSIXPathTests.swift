@@ -40,6 +40,30 @@ struct POSIXPathTests {
     func seesNUL() {
         #expect(POSIXPath("a\0b").containsNUL)
         #expect(!POSIXPath("ab").containsNUL)
+        // Every place in paths of one and of several words, beside bytes that are almost zero.
+        for count in 0...25 {
+            let bytes = (0..<count).map { [0x01, 0x80, 0x81, 0xFF][$0 % 4] as UInt8 }
+            #expect(!POSIXPath(bytes).containsNUL, "\(count) bytes")
+            for place in bytes.indices {
+                var changed = bytes
+                changed[place] = 0
+                #expect(POSIXPath(changed).containsNUL, "byte \(place) of \(count)")
+            }
+        }
+        #expect(POSIXPath("ab").withUnsafeBytes { Array($0) } == [0x61, 0x62])
+    }
+
+    @Test("escapes are two hexadecimal digits of any case, and a refused character has none")
+    func decodesEscapes() {
+        for (text, decoded) in [
+            ("", ""), ("a%41b", "aAb"), ("%6a%6A", "jj"), ("%", nil), ("%4", nil), ("%4g", nil), ("%g4", nil),
+            ("%:0", nil), ("%@0", nil), ("%G0", nil), ("%`0", nil), ("%/0", nil),
+            ("%%41", nil), ("%2F", nil), ("a%2fb", nil), ("a/b", "a/b"), ("%09%3a%5B%60", "\t:[`"),
+        ] as [(String, String?)] {
+            let found = POSIXPath.decodingPercentEscapes(text, refusing: "/")
+            #expect(found == decoded.map { Array($0.utf8) }, "\(text)")
+        }
+        #expect(POSIXPath.decodingPercentEscapes("%2F") == Array("/".utf8))
     }
 
     @Test(
@@ -62,7 +86,7 @@ struct POSIXPathTests {
 
     @Test("a URL with escapes that are not UTF-8 is decoded to those bytes")
     func readsBytesOfURL() throws {
-        let path = POSIXPath([0x2F, 0x61, 0xFF, 0x01])
+        let path = POSIXPath([0x2F] + (UInt8(1)...255))
         #expect(try POSIXPath(URL(path)) == path)
         #expect(try POSIXPath(URL(path, isDirectory: true)) == path)
     }

@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -14,13 +15,14 @@ struct FileReplacementTests {
 
     private func replace(
         _ name: POSIXPath, _ text: String, _ mode: RenameMode = .replacing,
-        permissions: FilePermissions = .ownerReadWrite,
+        permissions: FilePermissions = .ownerReadWrite, durability: Durability = .full,
         on fileSystem: (some POSIXFileSystem)? = InMemoryFileSystem?.none
     ) throws {
         func run(_ fileSystem: some POSIXFileSystem) throws {
             try fileSystem.withDirectory("/") { (root) throws(FileSystemError) in
                 try withBytes(of: Data(text.utf8)) { (bytes) throws(FileSystemError) in
-                    try fileSystem.replaceFile(name, at: root, with: bytes, mode, permissions: permissions)
+                    try fileSystem.replaceFile(
+                        name, at: root, with: bytes, mode, permissions: permissions, durability: durability)
                 }
             }
         }
@@ -102,8 +104,24 @@ struct FileReplacementTests {
         #expect(performing: { try replace("f", "2", on: always) }, throws: hasErrno(.fileExists))
     }
 
-    @Test("keeps the old file if any call fails, unless it reports that the new one is in place")
-    func everyFailingCall() throws {
+    #if os(Linux)
+    @Test("succeeds if the old file disappears after its name was exchanged")
+    func removedAfterExchange() throws {
+        try memory.write(Data("old".utf8), to: URL(filePath: "/f"))
+        let removing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .unlink, let path = call.path else { return }
+            try memory.unlink(POSIXPath("/").appending(path))
+        }
+        try replace("f", "new", durability: .none, on: removing)
+        #expect(try memory.readFile("/f") == Array("new".utf8))
+        #expect(try names == ["f"])
+    }
+    #endif
+
+    @Test(
+        "keeps the old file if any call fails, unless it reports that the new one is in place",
+        arguments: Durability.allCases)
+    func everyFailingCall(_ durability: Durability) throws {
         var number = 0
         while true {
             let memory = InMemoryFileSystem()
@@ -114,7 +132,7 @@ struct FileReplacementTests {
             }
             var expected = "new"
             do {
-                try replace("f", "new", on: failing)
+                try replace("f", "new", durability: durability, on: failing)
             } catch let error as FileSystemError {
                 if !error.isEffectVisible { expected = "old" }
             }
@@ -125,7 +143,112 @@ struct FileReplacementTests {
             number += 1
             guard counter.didFail else { break }
         }
+        #expect(number > (durability == .full ? 8 : 6))
+    }
+}
+
+@Suite("Copying the content of an open file")
+struct ContentCopyTests {
+    private func copy(on fileSystem: some POSIXFileSystem) throws {
+        let source = try fileSystem.open("/source")
+        defer { fileSystem.discard(source) }
+        let target = try fileSystem.open("/target", .writeOnly, options: [.create])
+        defer { fileSystem.discard(target) }
+        try fileSystem.copyContent(of: source, to: target)
+    }
+
+    @Test("keeps its holes, and fails with every call but that of the kernel, which reading and writing replaces")
+    func everyFailingCall() throws {
+        var number = 0
+        while true {
+            let memory = InMemoryFileSystem()
+            let file = try memory.open("/source", .writeOnly, options: [.create])
+            try memory.writeBytes([1, 2, 3], to: file, at: 100_000)
+            try memory.truncate(.descriptor(file), to: 300_000)
+            try memory.close(file)
+            let counter = CallCounter(failing: number..<(number + 1))
+            let failed = Mutex<FileSystemOperation?>(nil)
+            let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try counter.countOrFail(call.operation, call.path, .ioError)
+                } catch {
+                    failed.withLock { $0 = call.operation }
+                    throw error
+                }
+            }
+            var error: (any Error)?
+            do { try copy(on: failing) } catch let found { error = found }
+            let operation = failed.withLock { $0 }
+            if operation == nil || operation == .copyRange || operation == .close {
+                #expect(error == nil, "call \(number)")
+                #expect(try memory.readFile("/target") == memory.readFile("/source"), "call \(number)")
+                let (source, target) = (try memory.status("/source"), try memory.status("/target"))
+                #expect(target.allocatedSizeInBytes == source.allocatedSizeInBytes, "call \(number)")
+            } else {
+                #expect(error.map(hasErrno(.ioError)) == true, "call \(number)")
+            }
+            #expect(memory.openDescriptors == [], "call \(number)")
+            number += 1
+            guard counter.didFail else { break }
+        }
         #expect(number > 8)
+    }
+
+    @Test("takes a file for data from everywhere to its end where holes are not reported")
+    func withoutHoles() throws {
+        let memory = InMemoryFileSystem()
+        let file = try memory.open("/f", .readWrite, options: [.create])
+        for errno in [Errno.invalidArgument, .noFunction, .notSupported, .ioError] {
+            let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                if call.operation == .seek { throw FileSystemError(.seek, errno) }
+            }
+            if errno == .ioError {
+                #expect(performing: { try fileSystem.nextData(of: file, at: 5) }, throws: hasErrno(errno))
+                #expect(performing: { try fileSystem.nextHole(of: file, at: 5) }, throws: hasErrno(errno))
+            } else {
+                #expect(try fileSystem.nextData(of: file, at: 5) == 5)
+                #expect(try fileSystem.nextHole(of: file, at: 5) == .max)
+            }
+        }
+        try memory.close(file)
+    }
+}
+
+@Suite("An open file or directory")
+struct OpenFileTests {
+    private let memory = InMemoryFileSystem()
+
+    @Test("is closed if its status cannot be read, and the error has its path")
+    func unknownStatus() throws {
+        try memory.write(Data("x".utf8), to: URL(filePath: "/f"))
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .status { throw FileSystemError(.status, .ioError) }
+        }
+        for (path, open) in [
+            ("/f", { _ = try OpenFile("/f", options: [], on: failing) }),
+            ("/", { _ = try OpenDirectory("/", on: failing) }),
+        ] as [(POSIXPath, () throws -> Void)] {
+            let error = #expect(throws: FileSystemError.self) { try open() }
+            #expect(error?.errno == .ioError && error?.path == path)
+            #expect(memory.openDescriptors == [])
+        }
+    }
+
+    @Test("is still the same only with its number, device, size and times of change")
+    func sameness() throws {
+        try memory.write(Data("x".utf8), to: URL(filePath: "/f"))
+        let file = try OpenFile("/f", options: [], on: memory)
+        let isSame = file.isStill(try memory.status("/f"))
+        #expect(isSame)
+        for change in [
+            { $0.inode += 1 }, { $0.device += 1 }, { $0.sizeInBytes += 1 }, { $0.modified.nanoseconds -= 1 },
+            { $0.changed.seconds += 1 },
+        ] as [(inout FileStatus) -> Void] {
+            var status = file.status
+            change(&status)
+            let isStill = file.isStill(status)
+            #expect(!isStill)
+        }
     }
 }
 
@@ -173,6 +296,17 @@ struct TreeRemovalTests {
             #expect(memory.fileExists(atPath: "/tree/a/b/c/4"), "\(path)")
         }
         #expect(performing: { try memory.removeTree("") }, throws: hasErrno(.noSuchFileOrDirectory))
+    }
+
+    @Test("goes on if another process removes a file first")
+    func removedMeanwhile() throws {
+        try build(on: memory, at: "/tree")
+        let removing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            if call.operation == .unlink, call.path == "2" { try memory.unlink("/tree/a/2") }
+        }
+        try removing.removeTree("/tree")
+        #expect(!memory.fileExists(atPath: "/tree"))
+        #expect(memory.openDescriptors == [])
     }
 
     @Test("uses as few descriptors for a deep tree as for a flat one")
@@ -285,6 +419,17 @@ struct DirectoryChainTests {
             if call.operation == .synchronize { throw FileSystemError(.synchronize, .ioError) }
         }
         #expect(performing: { try failing.makeDirectories("/a") }, throws: hasErrno(.ioError))
+    }
+
+    @Test("leaves no directory whose mode cannot be set")
+    func unsetMode() throws {
+        let memory = InMemoryFileSystem(options: .init(umask: [.ownerWrite]))
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .setPermissions { throw FileSystemError(.setPermissions, .ioError) }
+        }
+        #expect(performing: { try failing.makeDirectories("/d") }, throws: hasErrno(.ioError))
+        #expect(!memory.fileExists(atPath: "/d"))
+        #expect(memory.openDescriptors == [])
     }
 
     @Test("concurrent calls all succeed on the disk")
