@@ -147,111 +147,6 @@ struct FileReplacementTests {
     }
 }
 
-@Suite("Copying the content of an open file")
-struct ContentCopyTests {
-    private func copy(on fileSystem: some POSIXFileSystem) throws {
-        let source = try fileSystem.open("/source")
-        defer { fileSystem.discard(source) }
-        let target = try fileSystem.open("/target", .writeOnly, options: [.create])
-        defer { fileSystem.discard(target) }
-        try fileSystem.copyContent(of: source, to: target)
-    }
-
-    @Test("keeps its holes, and fails with every call but that of the kernel, which reading and writing replaces")
-    func everyFailingCall() throws {
-        var number = 0
-        while true {
-            let memory = InMemoryFileSystem()
-            let file = try memory.open("/source", .writeOnly, options: [.create])
-            try memory.writeBytes([1, 2, 3], to: file, at: 100_000)
-            try memory.truncate(.descriptor(file), to: 300_000)
-            try memory.close(file)
-            let counter = CallCounter(failing: number..<(number + 1))
-            let failed = Mutex<FileSystemOperation?>(nil)
-            let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-                do throws(FileSystemError) {
-                    try counter.countOrFail(call.operation, call.path, .ioError)
-                } catch {
-                    failed.withLock { $0 = call.operation }
-                    throw error
-                }
-            }
-            var error: (any Error)?
-            do { try copy(on: failing) } catch let found { error = found }
-            let operation = failed.withLock { $0 }
-            if operation == nil || operation == .copyRange || operation == .close {
-                #expect(error == nil, "call \(number)")
-                #expect(try memory.readFile("/target") == memory.readFile("/source"), "call \(number)")
-                let (source, target) = (try memory.status("/source"), try memory.status("/target"))
-                #expect(target.allocatedSizeInBytes == source.allocatedSizeInBytes, "call \(number)")
-            } else {
-                #expect(error.map(hasErrno(.ioError)) == true, "call \(number)")
-            }
-            #expect(memory.openDescriptors == [], "call \(number)")
-            number += 1
-            guard counter.didFail else { break }
-        }
-        #expect(number > 8)
-    }
-
-    @Test("takes a file for data from everywhere to its end where holes are not reported")
-    func withoutHoles() throws {
-        let memory = InMemoryFileSystem()
-        let file = try memory.open("/f", .readWrite, options: [.create])
-        for errno in [Errno.invalidArgument, .noFunction, .notSupported, .ioError] {
-            let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-                if call.operation == .seek { throw FileSystemError(.seek, errno) }
-            }
-            if errno == .ioError {
-                #expect(performing: { try fileSystem.nextData(of: file, at: 5) }, throws: hasErrno(errno))
-                #expect(performing: { try fileSystem.nextHole(of: file, at: 5) }, throws: hasErrno(errno))
-            } else {
-                #expect(try fileSystem.nextData(of: file, at: 5) == 5)
-                #expect(try fileSystem.nextHole(of: file, at: 5) == .max)
-            }
-        }
-        try memory.close(file)
-    }
-}
-
-@Suite("An open file or directory")
-struct OpenFileTests {
-    private let memory = InMemoryFileSystem()
-
-    @Test("is closed if its status cannot be read, and the error has its path")
-    func unknownStatus() throws {
-        try memory.write(Data("x".utf8), to: URL(filePath: "/f"))
-        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-            if call.operation == .status { throw FileSystemError(.status, .ioError) }
-        }
-        for (path, open) in [
-            ("/f", { _ = try OpenFile("/f", options: [], on: failing) }),
-            ("/", { _ = try OpenDirectory("/", on: failing) }),
-        ] as [(POSIXPath, () throws -> Void)] {
-            let error = #expect(throws: FileSystemError.self) { try open() }
-            #expect(error?.errno == .ioError && error?.path == path)
-            #expect(memory.openDescriptors == [])
-        }
-    }
-
-    @Test("is still the same only with its number, device, size and times of change")
-    func sameness() throws {
-        try memory.write(Data("x".utf8), to: URL(filePath: "/f"))
-        let file = try OpenFile("/f", options: [], on: memory)
-        let isSame = file.isStill(try memory.status("/f"))
-        #expect(isSame)
-        for change in [
-            { $0.inode += 1 }, { $0.device += 1 }, { $0.sizeInBytes += 1 }, { $0.modified.nanoseconds -= 1 },
-            { $0.changed.seconds += 1 },
-        ] as [(inout FileStatus) -> Void] {
-            var status = file.status
-            change(&status)
-            let isStill = file.isStill(status)
-            #expect(!isStill)
-        }
-    }
-}
-
 @Suite("Removing a tree", .serialized)
 struct TreeRemovalTests {
     private let memory = InMemoryFileSystem()
@@ -419,6 +314,32 @@ struct DirectoryChainTests {
             if call.operation == .synchronize { throw FileSystemError(.synchronize, .ioError) }
         }
         #expect(performing: { try failing.makeDirectories("/a") }, throws: hasErrno(.ioError))
+    }
+
+    @Test("makes each name on the path durable once, also the names that a link hides")
+    func flushedNames() throws {
+        let flushed = Mutex<[UInt64]>([])
+        let recording = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .synchronize, let descriptor = call.descriptor else { return }
+            let inode = try memory.status(of: .descriptor(descriptor)).inode
+            flushed.withLock { $0.append(inode) }
+        }
+        func expectFlushes(_ paths: [POSIXPath], _ line: Int = #line) throws {
+            #expect(try flushed.withLock { $0 } == paths.map { try memory.status($0).inode }, "line \(line)")
+            flushed.withLock { $0 = [] }
+        }
+        try recording.makeDirectories("/a/b/c")
+        try expectFlushes(["/", "/a", "/a/b"])
+        try recording.makeDirectories("/a/b/c")
+        try expectFlushes(["/a/b", "/a", "/"])
+        try memory.createDirectory("/other")
+        try memory.createSymbolicLink("/other/link", to: "/a/b")
+        try recording.makeDirectories("/other/link/x")
+        try expectFlushes(["/a/b", "/a", "/", "/other"])
+        try recording.synchronizeNames(leadingTo: "/a/b/c")
+        try expectFlushes(["/a/b", "/a", "/"])
+        try recording.makeStoreDirectories("/a/new", isDurable: false)
+        try expectFlushes([])
     }
 
     @Test("leaves no directory whose mode cannot be set")
