@@ -244,13 +244,17 @@ extension SharedPage {
     @inline(never)
     private func mend() throws(FileSystemError) {
         try restoreSize()
-        guard let free = try Self.content(of: file, on: fileSystem).freeSlot(processes) else {
+        let content = try Self.content(of: file, on: fileSystem)
+        let own = slot.load(ordering: .relaxed)
+        // A slot that is left with this process in it would count as another use of the store.
+        let isKept = content.process(inSlot: own) == processes.own
+        guard let place = isKept ? own : content.freeSlot(processes) else {
             throw FileSystemError(.write, .noLocks, path: .sharedName)
         }
         try write(SharedPageContent.signature, at: 0)
         try write(inode, at: SharedPageContent.inodeOffset)
         markObserver(false)
-        slot.store(free, ordering: .relaxed)
+        slot.store(place, ordering: .relaxed)
         try write(SharedPageContent.slot(processes.own), at: slotOffset)
         signal?.send()
     }

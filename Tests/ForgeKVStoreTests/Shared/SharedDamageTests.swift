@@ -124,6 +124,44 @@ struct SharedDamageTests {
         try expectWholePage()
     }
 
+    @Test(
+        "a page whose beginning was overwritten is repaired in place, and the store is free once it is closed",
+        arguments: [0, 15, 24, 64, 68, 72])
+    func repairedInPlace(_ offset: Int) throws {
+        let store = try fixture.open(fixture.process(1))
+        try store.set(a, value: 1)
+        let byte = try fixture.byte(of: "#shared", at: offset)
+        try fixture.overwrite("#shared", [~byte], at: Int64(offset))
+        try store.set(a, value: 2)
+        try expectWholePage()
+        let page = SharedPageContent(try fixture.bytes("#shared"), inode: try inode())
+        #expect((0..<SharedPageContent.slotCount).compactMap { page.process(inSlot: $0)?.id } == [1])
+        #expect(page.bytes.starts(with: SharedPageContent.signature))
+        try store.close()
+        #expect(try fixture.open(fixture.process(2), .exclusive).get(a) == 2)
+    }
+
+    @Test("a page in memory of the system is repaired as well", arguments: [0, 15, 24, 64, 72])
+    func repairedMapping(_ offset: Int) throws {
+        let directory = TemporaryDirectory()
+        let system = SystemFileSystem()
+        var options = FileKVStore.Options()
+        options.sharing = .shared
+        let store = try FileKVStore(at: directory.url, options: options)
+        try store.set(a, value: 1)
+        let path = POSIXPath(directory.url.path + "/#shared")
+        let before = try system.readFile(path)
+        let file = try system.open(path, .writeOnly)
+        try system.writeBytes([~before[offset]], to: file, at: Int64(offset))
+        try system.close(file)
+        try store.set(a, value: 2)
+        let after = try system.readFile(path)
+        // The word, and all that follows the slot, is that of the second write.
+        #expect(after[..<16] == before[..<16] && after[24..<32] == before[24..<32] && after[64..<80] == before[64..<80])
+        try store.close()
+        #expect(try FileKVStore(at: directory.url).get(a) == 2)
+    }
+
     @Test("the page has the layout that every process expects")
     func layout() {
         typealias Page = SharedPageContent

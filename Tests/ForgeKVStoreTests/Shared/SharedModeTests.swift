@@ -191,6 +191,42 @@ struct SharedModeTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
+    @Test("an opening waits for a call of a sharer, but not until its timeout for an exclusive owner")
+    func waitingOpening() throws {
+        do {
+            let owner = try fixture.open(fixture.process(1), .exclusive)
+            var options = fixture.options(2)
+            options.lockTimeout = .seconds(60)
+            let time = ContinuousClock().measure {
+                let found = code {
+                    _ = try FileKVStore(at: fixture.path, fileSystem: fixture.process(2).fileSystem, options: options)
+                }
+                #expect(found == .unavailable(.inUse(processID: 1)))
+            }
+            #expect(time < .seconds(30))
+            withExtendedLifetime(owner) {}
+        }
+        let first = try fixture.open(fixture.process(1))
+        #expect(try fixture.bytes("#lock") == Array("shared\n     ".utf8))
+        try first.set(a, value: 1)
+        let lock = try hold()
+        let inode = try fixture.fileSystem.status("/store/#lock").inode
+        let base = fixture.process(2).fileSystem
+        let reads = Counter()
+        // A process that has waited for some time looks at the lock file, whether the holder shares the store.
+        let watching = InterceptedFileSystem(base) { [fixture] (call) throws(FileSystemError) in
+            guard call.operation == .read, let descriptor = call.descriptor,
+                try base.status(of: .descriptor(descriptor)).inode == inode, reads.next() == 2
+            else { return }
+            try fixture.fileSystem.close(lock)
+        }
+        var options = fixture.options(2)
+        options.lockTimeout = .seconds(60)
+        let second = try FileKVStore(at: fixture.path, fileSystem: watching, options: options)
+        #expect(second.get(a) == 1)
+        #expect(reads.value >= 2)
+    }
+
     @Test(
         "a directory that cannot be locked is no obstacle if the file system has no such locks",
         arguments: [.badFileDescriptor, .notSupported, .invalidArgument, .noLocks, .ioError] as [Errno],
