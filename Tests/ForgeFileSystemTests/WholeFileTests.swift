@@ -51,6 +51,21 @@ struct WholeFileTests {
         #expect(try system.contentsOfDirectory(at: directory.url).count == 1)
     }
 
+    @Test("a file is written through 39 links, each relative to its directory, and not through more")
+    func writtenLinks() throws {
+        let memory = InMemoryFileSystem()
+        for path: POSIXPath in ["/a", "/b"] { try memory.createDirectory(path) }
+        try memory.createSymbolicLink("/a/0", to: "../b/f")
+        for number in 1..<40 {
+            try memory.createSymbolicLink(POSIXPath("/a/\(number)"), to: POSIXPath("\(number - 1)"))
+        }
+        try memory.write(Data("text".utf8), to: URL(filePath: "/a/38"))
+        #expect(try memory.readFile("/b/f") == Array("text".utf8))
+        #expect(try memory.status("/a/38", followsSymbolicLinks: false).type == .symbolicLink)
+        expectErrno(.tooManySymbolicLinkLevels) { try memory.write(Data(), to: URL(filePath: "/a/39")) }
+        #expect(try memory.readFile("/b/f") == Array("text".utf8))
+    }
+
     @Test("a device is refused, even one whose content has no end", arguments: ["/dev/null", "/dev/zero"])
     func device(_ path: String) throws {
         try expectRefusal(POSIXPath(path), on: SystemFileSystem())

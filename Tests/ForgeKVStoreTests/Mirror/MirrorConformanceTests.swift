@@ -291,7 +291,8 @@ struct MirrorStateTests {
         func expect(_ state: MirrorState, _ duration: Duration, _ line: Int = #line) {
             let start = ContinuousClock.now
             let found = end(state)
-            #expect(found >= start + duration && found <= .now + duration, "line \(line)")
+            let last = ContinuousClock.now + duration
+            #expect(found >= start + duration && found <= last, "line \(line)")
         }
         var state = MirrorState(MirrorState.Position())
         expect(state, limit)
@@ -305,18 +306,19 @@ struct MirrorStateTests {
         let asked = ContinuousClock.now - hour
         state.didList(position(5), asked: asked)
         #expect(end(state) == asked + limit)
-        #expect(end(listed(nil, asked: asked)) > .now)
+        #expect(end(listed(nil, asked: asked)) > ContinuousClock.now)
         state.isAsking = true
         expect(state, patience)
         var behind = following(to: 7)
         // A stream that has not begun may still be connecting.
-        #expect(end(behind) >= behind.heardAt + patience * 10 && end(behind) <= .now + patience * 10)
+        let patient = patience * 10
+        #expect(end(behind) >= behind.heardAt + patient && end(behind) <= ContinuousClock.now + patient)
         let begun = ContinuousClock.now
         while ContinuousClock.now == begun {}
         behind.didHear()
         #expect(behind.heardAt > begun && end(behind) == behind.heardAt + patience)
         #expect(listed(asked: asked).isSilent(.zero) && !listed(asked: asked).isSilent(hour))
-        #expect(!listed(asked: .now + hour).isSilent(.zero))
+        #expect(!listed(asked: ContinuousClock.now + hour).isSilent(.zero))
     }
 
     @Test("a question that fails ends a connection that has been silent since, and no other")
@@ -324,7 +326,7 @@ struct MirrorStateTests {
         var state = listed()
         state.end(error, since: MirrorState.Question(asked: state.heardAt, reached: 5))
         #expect(state.phase == .following && state.isCaughtUp && state.failure == nil)
-        state.end(error, since: MirrorState.Question(asked: state.heardAt + .nanoseconds(1), reached: 5))
+        state.end(error, since: MirrorState.Question(asked: state.heardAt + Duration.nanoseconds(1), reached: 5))
         #expect(state.phase == .connecting && !state.isCaughtUp && !state.needsList)
         #expect(state.failure?.code == .unavailable(.server))
         // What it delivers now answers no question.
@@ -341,13 +343,13 @@ struct MirrorStateTests {
         #expect(state.provenAt == asked)
         for (present, delay, proof) in [(5, -1, 0), (5, 1, 1), (8, 2, 1)] as [(UInt64, Int, Int)] {
             _ = state.begin()
-            _ = state.canContinue(with: page(present), asked: asked + .seconds(delay))
-            #expect(state.provenAt == asked + .seconds(proof))
+            _ = state.canContinue(with: page(present), asked: asked + Duration.seconds(delay))
+            #expect(state.provenAt == asked + Duration.seconds(proof))
         }
         state.didReceive(1, upTo: position(7))
-        #expect(state.provenAt == asked + .seconds(1))
+        #expect(state.provenAt == asked + Duration.seconds(1))
         state.didReceive(1, upTo: position(8))
-        #expect(state.provenAt == asked + .seconds(2))
+        #expect(state.provenAt == asked + Duration.seconds(2))
     }
 
     @Test("a connection has progressed with a change or a new position, and a later list may be delayed")

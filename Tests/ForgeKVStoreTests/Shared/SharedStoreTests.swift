@@ -162,6 +162,32 @@ struct SharedStoreTests {
         #expect(missing.next() == 1)
     }
 
+    @Test("a table that is updated to a log reports what differs, and nothing else")
+    func reportedDifferences() async {
+        let table = ValueTable()
+        var writer = TableWriter(table)
+        for (index, name) in ["same", "changed", "gone"].enumerated() {
+            writer.store(EncodedCell([UInt8(index)], revision: UInt64(index + 1)), KeyName(name))
+        }
+        let hub = ChangeHub()
+        let subscription = hub.subscribe(to: .prefix([]))
+        let contents: [(name: KeyName, cell: ValueCell)] = [
+            (KeyName("same"), EncodedCell([0], revision: 1)), (KeyName("changed"), EncodedCell([7], revision: 9)),
+            (KeyName("new"), EncodedCell([8], revision: 10)),
+        ]
+        var remoteChanges = RemoteChanges()
+        remoteChanges.apply(contents, to: &writer, reportingTo: hub)
+        remoteChanges.collect(from: &writer)
+        let names = Set(writer.names.lazy.map(KeyName.init))
+        #expect(names == Set(["same", "changed", "new"].map { KeyName($0) }))
+        hub.wake()
+        let expected = [
+            ChangeHub.Change(KeyName("changed"), [7], 9), ChangeHub.Change(KeyName("new"), [8], 10),
+            ChangeHub.Change(KeyName("gone"), nil, 0),
+        ]
+        #expect(await subscription.next() == .changes(expected))
+    }
+
     @Test("unchanged values keep their revision, and are not decoded again, when the log is compacted")
     func untouched() throws {
         let (first, second) = try fixture.pair()
