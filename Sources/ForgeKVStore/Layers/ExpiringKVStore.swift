@@ -331,6 +331,8 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 }
 
 extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {
+    var baseStore: any KVTransactionalStoring { base }
+
     func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws {
         let end = duration.map { now().addingTimeInterval($0 / .seconds(1)) }
         try commit(batch) { _ in end }

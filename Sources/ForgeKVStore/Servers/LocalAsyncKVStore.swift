@@ -148,6 +148,9 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
 
 /// A store whose batches may have an expiration.
 protocol KVExpiringBatches: KVTransactionalStoring {
+    /// The store that it keeps the values in.
+    var baseStore: any KVTransactionalStoring { get }
+
     /// Commits a batch whose values expire after a duration, or, with nil, not at all.
     func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws
 }
@@ -159,6 +162,7 @@ extension FileKVStore {
     static func below(_ store: any Sendable) -> FileKVStore? {
         if let store = store as? FileKVStore { return store }
         if let layer = store as? any KVLayer { return below(layer.base) }
+        if let expiring = store as? any KVExpiringBatches { return below(expiring.baseStore) }
         return nil
     }
 
