@@ -325,6 +325,29 @@ extension [UInt8] {
         for store in kept { #expect(code { try store.set(key, value: 3) } == .unavailable(.closed)) }
         #expect(try FileKVStore.withStore(at: directory) { try $0.read(key) } == 2)
     }
+
+    @Test("withStore throws the error of closing, unless its body has thrown before")
+    func withStoreFailing() async throws {
+        struct Failed: Error {}
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("closing-\(UUID())")
+        for fails in [false, true] {
+            func write(_ store: FileKVStore) throws {
+                try store.set(key, value: 1)
+                try FileManager.default.removeItem(at: directory)
+                if fails { throw Failed() }
+            }
+            let error = #expect(throws: (any Error).self) { try FileKVStore.withStore(at: directory, write) }
+            let later = await #expect(throws: (any Error).self) {
+                try await FileKVStore.withStore(at: directory) { store in
+                    await Task.yield()
+                    try write(store)
+                }
+            }
+            for error in [error, later] {
+                #expect(fails ? error is Failed : (error as? KVStoreError)?.code == .noStore)
+            }
+        }
+    }
 }
 
 @Suite("A store that another process has open") struct InUseTests {

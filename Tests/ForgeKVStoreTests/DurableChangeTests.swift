@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -36,7 +37,7 @@ import Testing
             let error = try #require(throws: KVStoreError.self, "\(name)") { try update() }
             #expect(error.code == .conflict)
             #expect(error.key == "a")
-            #expect("\(error)".contains("must not write the key itself"))
+            #expect("\(error)".contains("during 10000 runs of the closure, which must not write the key itself"))
         }
         func write(_ value: inout Int) throws {
             try store.set(key, value: value + 1)
@@ -59,6 +60,10 @@ import Testing
         #expect(try flushes { try $0.update(KVSetting(key, default: 0), durability: .full) { $0 += 1 } } == 1)
         #expect(try flushes { try $0.batch { try $0.set(key, value: 5) } } == 0)
         #expect(try flushes { try $0.batch(durability: .full) { try $0.set(key, value: 6) } } == 1)
+        #expect(try flushes { try $0.updateIfPresent(key) { $0 += 1 } } == 0)
+        #expect(try flushes { try $0.updateIfPresent(key, durability: .full) { $0 += 1 } } == 1)
+        #expect(try flushes { try $0.removeIfPresent(key) } == 0)
+        #expect(try flushes { try $0.removeIfPresent(key, durability: .full) } == 1)
     }
 
     @Test("a flush that fails is reported with the key; the value stays visible")
@@ -117,6 +122,36 @@ import Testing
         #expect(try store.removeIfPresent(key))
         #expect(try !store.removeIfPresent(key))
         #expect(!store.contains(key))
+    }
+
+    /// Makes a write before it commits its first batch, and then may fail.
+    private final class Interrupted: KVLayer, KVTransactionalStoring {
+        let base = InMemoryKVStore()
+        let count = Atomic(0)
+        private let failure: KVStoreError.Code?
+
+        init(failure: KVStoreError.Code? = nil) { self.failure = failure }
+
+        func commit(_ batch: KVBatch) throws {
+            if count.add(1, ordering: .relaxed).newValue == 1 { try base.set(KVKey<Int>("a"), value: 2) }
+            if let failure { throw KVStoreError(failure, .batch) }
+            try base.commit(batch)
+        }
+    }
+
+    @Test("a removal beside another write removes its value, and an error of a removal names the key")
+    func interruptedRemoval() throws {
+        let store = Interrupted()
+        try store.base.set(key, value: 1)
+        #expect(try store.removeIfPresent(key))
+        #expect(!store.base.contains(key))
+        let count = store.count.load(ordering: .relaxed)
+        #expect(count == 2)
+        let failing = Interrupted(failure: .readOnly)
+        try failing.base.set(key, value: 1)
+        let error = #expect(throws: KVStoreError.self) { try failing.removeIfPresent(key) }
+        #expect(error?.code == .readOnly && error?.operation == .remove && error?.key == "a")
+        #expect(failing.base.contains(key))
     }
 
     @Test("an error of an update names the key")

@@ -170,6 +170,44 @@ import Testing
         }
     }
 
+    @Test("a value of exactly the limit is stored, and a longer one is refused, however it is written")
+    func exactValueLimit() throws {
+        let options = FileKVStore.Options(maximumValueSizeInBytes: 100)
+        let stores: [any KVTransactionalStoring] = [
+            try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: options),
+            InMemoryKVStore(maximumValueSizeInBytes: 100),
+        ]
+        let key = KVKey<Data>("a")
+        let overhead = try key.encode(Data(count: 90)).count - 90
+        let (exact, longer) = (Data(count: 100 - overhead), Data(count: 101 - overhead))
+        let writes: [(any KVTransactionalStoring, Data) throws -> Void] = [
+            { try $0.set(key, value: $1) },
+            { try $0.setRawValue(key.encode($1), named: "a") },
+            { store, value in try store.batch { try $0.set(key, value: value) } },
+        ]
+        for store in stores {
+            for write in writes {
+                try write(store, exact)
+                #expect(try store.rawValue(named: "a")?.count == 100)
+                let error = #expect(throws: KVStoreError.self) { try write(store, longer) }
+                #expect(error?.code == .valueTooLarge && error?.key == "a")
+                #expect(store.get(key) == exact)
+                try store.removeAll()
+            }
+        }
+    }
+
+    @Test("a list of damage that cannot be read is an error")
+    func unreadableDamage() throws {
+        let fileSystem = FailingFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
+        fileSystem.fail(.list)
+        let error = #expect(throws: KVStoreError.self) { try store.damageReports() }
+        #expect(error?.code == .unavailable(.inputOutput) && error?.operation == .open && error?.store == "/store")
+        fileSystem.fail(nil)
+        #expect(try store.damageReports().isEmpty)
+    }
+
     @Test("a log stays within twice its live values plus the floor, whatever is overwritten")
     func compaction() throws {
         let fixture = LogFixture()
@@ -228,6 +266,21 @@ import Testing
         try store.set(KVKey<String>("a"), value: "other text")
         for _ in 0..<3 { #expect(store.get(a) == nil) }
         #expect(recorder.issues.count == 2)
+    }
+
+    @Test("each of many undecodable values of one key is reported")
+    func undecodables() throws {
+        let recorder = IssueRecorder()
+        let store = try LogFixture().open(recorder)
+        for number in 0..<300 {
+            try store.set(KVKey<String>("a"), value: "\(number)")
+            for _ in 0..<2 { #expect(store.get(a) == nil) }
+        }
+        #expect(recorder.issues.count == 300)
+        // The revisions of values that are not read are skipped.
+        for number in 0..<255 { try store.set(KVKey<String>("a"), value: "\(number)") }
+        #expect(store.get(a) == nil)
+        #expect(recorder.issues.count == 301)
     }
 
     @Test(

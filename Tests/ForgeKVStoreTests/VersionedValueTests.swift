@@ -132,6 +132,17 @@ struct VersionedValueTests {
         #expect(try ValueEnvelope(decoding: try #require(try store.rawValue(named: "timeout"))).schemaVersion == 2)
     }
 
+    @Test("a value of a very late version is not taken for one of an early version")
+    func lateVersion() throws {
+        let store = InMemoryKVStore()
+        let late = KVKey<[Int]>("a", migrations: [.from(65_535) { (old: [Int]) in old }])
+        try store.set(late, value: [1])
+        for _ in 0..<2 {
+            #expect(store.get(late) == [1])
+            #expect(store.get(KVKey<[Int]>("a")) == nil)
+        }
+    }
+
     @Test("a refused value is reported once")
     func report() throws {
         let recorder = IssueRecorder()
