@@ -136,17 +136,19 @@ struct HostileInputTests {
 
     // MARK: Property lists
 
-    /// A binary property list of these objects, the first of which is its root.
-    private func list(_ objects: [[UInt8]]) -> Data {
+    /// A binary property list of these objects, the first of which is its root. `order` has the place of each number's
+    /// object.
+    private func list(_ objects: [[UInt8]], order: [Int]? = nil) -> Data {
         var bytes = Array("bplist00".utf8)
-        var offsets: [UInt8] = []
+        var places: [UInt8] = []
         for object in objects {
-            offsets.append(UInt8(bytes.count))
+            places.append(UInt8(bytes.count))
             bytes += object
         }
         let table = bytes.count
+        let offsets = order?.map { places[$0] } ?? places
         bytes += offsets + [0, 0, 0, 0, 0, 0, 1, 1]
-        for number in [objects.count, 0, table] { bytes += withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) } }
+        for number in [offsets.count, 0, table] { bytes += withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) } }
         return Data(bytes)
     }
 
@@ -185,6 +187,113 @@ struct HostileInputTests {
         bytes += [0, 0, 0, 0, 0, 0, 4, 1]
         for number in [3, 2, table] { bytes += withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) } }
         #expect(throws: CodingFailure.self) { try BinaryPropertyList.check(Data(bytes)) }
+    }
+
+    /// What the check finds wrong with a list; nil for nothing.
+    private func problem(_ data: Data) -> String? {
+        do throws(CodingFailure) {
+            try BinaryPropertyList.check(data)
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    private static let malformed = "decode: corrupted: the property list is malformed"
+    private static let repeating = "decode: corrupted: the property list repeats its objects too often"
+
+    @Test("a list whose trailer or offsets do not fit it is malformed")
+    func trailer() {
+        let sound = list([[0xD1, 1, 2], [0x51, 0x61], [0x10, 1]])
+        #expect(problem(sound) == nil)
+        let (table, trailer) = (15, 18)
+        // The size of an offset and of a reference, the number of objects, the root, and the table, each with its last
+        // byte and its first.
+        let changes: [(Int, UInt8)] = [
+            (6, 0), (6, 2), (6, 9), (7, 0), (7, 9), (15, 0), (15, 4), (15, 51), (8, 0x80), (23, 3), (16, 0x80),
+            (31, 16),
+            (31, 19), (24, 0x80),
+        ]
+        for (offset, byte) in changes {
+            var data = sound
+            data[trailer + offset] = byte
+            #expect(problem(data) == Self.malformed, "\(offset): \(byte)")
+        }
+        var data = sound
+        data[table + 2] = UInt8(table)
+        #expect(problem(data) == Self.malformed)
+    }
+
+    @Test("a list whose containers refer to no object, to themselves or past the end is malformed")
+    func references() {
+        #expect(problem(list([[0xA1, 1], [0x10, 1]])) == nil)
+        for object: [UInt8] in [
+            [0xA1, 1], [0xA1, 0], [0xD1, 1, 0], [0xAF, 0x10, 44], [0xAF, 0x10, 45], [0x5F, 0x10, 45], [0x07], [0x70],
+        ] {
+            #expect(problem(list([object])) == Self.malformed, "\(object)")
+        }
+    }
+
+    @Test("a length is an integer of up to eight bytes")
+    func lengths() {
+        for (size, code) in [(1, 0x10), (2, 0x11), (4, 0x12), (8, 0x13), (16, 0x14), (1, 0x20)] as [(Int, UInt8)] {
+            let length = [UInt8](repeating: 0, count: size - 1) + [1]
+            let problem = problem(list([[0xAF, code] + length + [1], [0x10, 1]]))
+            #expect(problem == (size <= 8 && code < 0x20 ? nil : Self.malformed), "\(code)")
+        }
+    }
+
+    @Test("a list has up to four values for each of its bytes, and no more references than bytes")
+    func limits() {
+        func values(_ count: UInt8) -> Data {
+            list([
+                [0xAD] + [UInt8](repeating: 1, count: 13),
+                [0xAF, 0x10, count] + [UInt8](repeating: 2, count: Int(count)), [0x10, 1],
+            ])
+        }
+        // 352 values in 88 bytes, and 365 in 89.
+        #expect(problem(values(26)) == nil)
+        #expect(problem(values(27)) == Self.repeating)
+
+        // Two arrays share their references.
+        func references(_ count: UInt8) -> Data {
+            list(
+                [[0xA2, 1, 2], [0xAF, 0x10, count] + [UInt8](repeating: 3, count: Int(count)), [0x10, 1]],
+                order: [0, 1, 1, 2])
+        }
+        // 102 references in 102 bytes, and 104 in 103.
+        #expect(problem(references(50)) == nil)
+        #expect(problem(references(51)) == Self.malformed)
+    }
+
+    @Test("the texts of a list have up to 64 MiB, and sixteen bytes for each of the list's")
+    func textLimit() {
+        /// An array of one text, many times.
+        func repeated(_ count: UInt16, length: Int) -> Data {
+            var bytes = Array("bplist00".utf8)
+            bytes += [0x5F, 0x12] + withUnsafeBytes(of: UInt32(length).bigEndian) { Array($0) }
+            bytes += [UInt8](repeating: 0x61, count: length)
+            let root = bytes.count
+            bytes += [0xAF, 0x11] + withUnsafeBytes(of: count.bigEndian) { Array($0) }
+            bytes += [UInt8](repeating: 0, count: Int(count))
+            let table = bytes.count
+            for offset in [8, root] { bytes += withUnsafeBytes(of: UInt32(offset).bigEndian) { Array($0) } }
+            bytes += [0, 0, 0, 0, 0, 0, 4, 1]
+            for number in [2, 1, table] { bytes += withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) } }
+            return Data(bytes)
+        }
+        #expect(repeated(304, length: 233_037).count == (304 * 233_037 - (64 << 20)) / 16)
+        #expect(problem(repeated(304, length: 233_037)) == nil)
+        #expect(problem(repeated(305, length: 233_037)) == Self.repeating)
+    }
+
+    @Test("a list nests up to 512 levels deep")
+    func depth() throws {
+        for (depth, expected) in [(512, nil), (513, "decode: more than 512 levels of nesting")] as [(Int, String?)] {
+            let nested = (0..<depth).reduce("x" as Any) { value, _ in [value] }
+            let data = try PropertyListSerialization.data(fromPropertyList: nested, format: .binary, options: 0)
+            #expect(problem(data) == expected)
+        }
     }
 
     @Test("a list written by Foundation is accepted")

@@ -60,7 +60,7 @@ struct BinaryPropertyList {
         guard let count = integer(at: trailer + 8, size: 8), let root = integer(at: trailer + 16, size: 8),
             let table = integer(at: trailer + 24, size: 8), (1...8).contains(offsetSize),
             (1...8).contains(referenceSize),
-            count <= bytes.count, root < count, table <= trailer, count <= (trailer - table) / offsetSize
+            root < count, table <= trailer, count <= (trailer - table) / offsetSize
         else { return nil }
         // The table is within the data.
         var offsets: [Int] = []
@@ -164,7 +164,7 @@ struct BinaryPropertyList {
         var start = offset + 1
         if count == 0xF {
             // The count follows as an integer.
-            guard start < bytes.count, bytes[start] >> 4 == 1, bytes[start] & 0xF <= 3 else { return nil }
+            guard bytes[start] >> 4 == 1, bytes[start] & 0xF <= 3 else { return nil }
             let size = 1 << Int(bytes[start] & 0xF)
             guard let long = integer(at: start + 1, size) else { return nil }
             count = long
