@@ -210,9 +210,8 @@ struct HostileInputTests {
         // The size of an offset and of a reference, the number of objects, the root, and the table, each with its last
         // byte and its first.
         let changes: [(Int, UInt8)] = [
-            (6, 0), (6, 2), (6, 9), (7, 0), (7, 9), (15, 0), (15, 4), (15, 51), (8, 0x80), (23, 3), (16, 0x80),
-            (31, 16),
-            (31, 19), (24, 0x80),
+            (6, 0), (6, 2), (6, 9), (7, 0), (7, 9), (15, 0), (15, 4), (15, 51), (8, 0x80),
+            (23, 3), (16, 0x80), (31, 16), (31, 19), (24, 0x80),
         ]
         for (offset, byte) in changes {
             var data = sound

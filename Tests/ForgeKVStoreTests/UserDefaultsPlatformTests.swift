@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeCrashTesting
 import ForgeFileStore
 import ForgeFileSystem
@@ -56,11 +57,41 @@ import Testing
         }
         let store = store(UserDefaultsPlatform(suiteLimit: limit))
         #expect(code({ try store.set(KVKey<Int>("d"), value: 1) }) == .storeTooLarge)
+        let other = Data(repeating: 1, count: 60_000)
+        #expect(code({ try store.set(KVKey<Data>("a"), value: other) }) == .storeTooLarge)
+        #expect(preferences.stored["a"] as? Data == Data(count: 60_000))
         #expect(code({ try store.remove(KVKey<Data>("a")) }) == .durabilityUnknown)
         #expect(!store.contains(KVKey<Data>("a")))
         #expect(preferences.stored.count == 3)
         try store.remove(KVKey<Data>("b"))
         #expect(Array(preferences.stored.keys) == ["c"])
+    }
+
+    @Test("a suite of exactly the limit is too large, and a sentinel counts", arguments: [false, true])
+    func exactLimit(hasMarker: Bool) throws {
+        let marked = try preferences.platform(of: SimulatedDevice())
+        let value = Data(count: 1_000)
+        var content: [String: Any] = ["a": value]
+        if hasMarker { content[UserDefaultsName.sentinel] = true }
+        let size = PropertyListValue.maximumSize(of: content)
+        for limit in [size, size + 1] {
+            let platform = UserDefaultsPlatform(suiteLimit: limit, marker: hasMarker ? marked.marker : nil)
+            let result = code { try store(platform).set(KVKey<Data>("a"), value: value) }
+            #expect(result == (limit == size ? .storeTooLarge : nil))
+        }
+    }
+
+    @Test("an object of other code that is replaced does not count")
+    func replacedObject() throws {
+        let limit = 100_000
+        preferences.state.withLock { state in
+            state.limit = limit
+            state.stored["größe"] = Data(count: 60_000)
+        }
+        let store = store(UserDefaultsPlatform(suiteLimit: limit))
+        try store.set(KVKey<Data>("größe"), value: Data(count: 50_000))
+        #expect(Array(preferences.stored.keys) == [UserDefaultsName.encoded("größe")])
+        #expect(try store.read(KVKey<Data>("größe")) == Data(count: 50_000))
     }
 
     @Test("a value that is set aside counts")
@@ -69,7 +100,8 @@ import Testing
         preferences.state.withLock { $0.limit = limit }
         let store = store(UserDefaultsPlatform(suiteLimit: limit))
         try store.set(KVKey<Data>("a"), value: Data(count: 60_000))
-        let text = String(repeating: "x", count: 60_000)
+        // Small enough for the limit by itself.
+        let text = String(repeating: "x", count: 25_000)
         #expect(code({ try store.set(KVKey<String>("a"), value: text) }) == .storeTooLarge)
         #expect(preferences.stored["a"] as? Data == Data(count: 60_000))
         #expect(try store.setAside().isEmpty)
@@ -80,7 +112,7 @@ import Testing
         arguments: [
             [:], ["a": 1], ["a": true, "b": -1.5, "é": "é😀", "d": Date(timeIntervalSince1970: 1)],
             ["list": Array(repeating: "x", count: 500), "map": ["a": ["b": [Data(count: 70_000)]]]],
-            ["long": String(repeating: "é", count: 40_000)],
+            ["long": String(repeating: "é", count: 40_000)], ["numbers": (0..<500).map { Double($0) + 0.5 }],
         ] as [[String: any Sendable]])
     func size(_ content: [String: any Sendable]) throws {
         let data = try PropertyListSerialization.data(fromPropertyList: content, format: .binary, options: 0)
@@ -154,6 +186,18 @@ import Testing
         #expect(try store.read(key) == 2)
     }
 
+    @Test("a suite that was found readable stays so, although the device is locked and other code empties it")
+    func foundReadable() throws {
+        let device = try SimulatedDevice()
+        let store = try store(preferences.platform(of: device))
+        let key = KVKey<Int>("count")
+        try store.set(key, value: 1)
+        #expect(try store.read(key) == 1)
+        preferences.state.withLock { $0.stored = [:] }
+        device.lock()
+        #expect(try store.read(key) == nil)
+    }
+
     @Test("no key is the sentinel, and removing everything keeps it")
     func sentinel() throws {
         let device = try SimulatedDevice()
@@ -165,6 +209,77 @@ import Testing
         try store.removeAll()
         #expect(try store.keys().isEmpty)
         #expect(preferences.state.withLock { $0.stored.keys.contains(UserDefaultsName.sentinel) })
+    }
+}
+
+@Suite("A value as an object of a property list") struct PropertyListValueTests {
+    /// Whether a value is stored as an object that other code can read, and not as coded bytes.
+    private func isNative<Value: Codable & Sendable>(_ value: Value) throws -> Bool {
+        let object = PropertyListValue.object(
+            for: try KVKey<Value>("a").encode(value), isDictionary: value is [String: any Sendable])
+        guard let data = object as? Data else { return true }
+        return !data.starts(with: PropertyListValue.marker)
+    }
+
+    @Test("is native if a property list keeps it exactly")
+    func native() throws {
+        for number in [0, -1.5, .greatestFiniteMagnitude] as [Double] { #expect(try isNative(number)) }
+        for number in [-0.0, .infinity, -.infinity, .nan] as [Double] {
+            #expect(try !isNative(number))
+            #expect(try !isNative(Float(number)))
+            #expect(try !isNative([number]))
+            #expect(try !isNative(["a": number]))
+        }
+        #expect(try isNative(Int.max))
+        #expect(try !isNative(UInt64.max))
+        for text in ["", "a\tb\nc", " ~", "é", "\u{A0}", "\u{FFFD}"] { #expect(try isNative(text)) }
+        for text in ["\0", "\u{8}", "\r", "\u{1F}", "\u{7F}", "\u{9F}", "a\u{FEFF}", "\u{FFFE}", "\u{FFFF}"] {
+            #expect(try !isNative(text), "\(text.unicodeScalars.map(\.value))")
+        }
+        let marker = PropertyListValue.marker
+        #expect(try isNative(Data()))
+        #expect(try isNative(Data(marker.dropLast())))
+        #expect(try !isNative(Data(marker)))
+        for seconds in [-11_676_096_000, 0, 253_402_300_799] as [Double] {
+            #expect(try isNative(Date(timeIntervalSince1970: seconds)))
+        }
+        for seconds in [-11_676_096_001, 0.5, 253_402_300_800] {
+            #expect(try !isNative(Date(timeIntervalSince1970: seconds)))
+        }
+        #expect(try isNative(["a": ["b": [1]]]))
+        for name in ["", "é", "#forge:a", UserDefaultsName.sentinel] { #expect(try !isNative([name: 1])) }
+        #expect(try !isNative(Int?.none))
+        #expect(try !isNative([1, nil] as [Int?]))
+    }
+
+    @Test("that other code has stored may be an unsigned number")
+    func unsigned() throws {
+        let number = NSNumber(value: UInt64.max)
+        #expect(try PropertyListValue.encoded(number) == KVKey<UInt64>("a").encode(.max))
+        #expect(try PropertyListValue.convertedNumber(number) == KVKey<Bool>("a").encode(true))
+    }
+
+    @Test("that other code has stored nests up to 64 levels deep, in lists and in dictionaries")
+    func depth() throws {
+        func list(_ depth: Int) -> Any { (0..<depth).reduce("x" as Any) { inner, _ in [inner] } }
+        func dictionary(_ depth: Int) -> Any { (0..<depth).reduce("x" as Any) { inner, _ in ["a": inner] as [String: Any] } }
+        for nested in [list, dictionary] {
+            #expect(PropertyListValue.bytes(of: nested(64)) != nil)
+            let error = #expect(throws: CodingFailure.self) { try PropertyListValue.encoded(nested(65)) }
+            #expect(error.map { "\($0)" } == "decode: more than 64 levels of nesting")
+        }
+    }
+
+    @Test("has a name that is encoded unless it is of printable ASCII")
+    func names() {
+        for (name, expected) in [
+            ("a b~", "a b~"), ("", "#forge:"), ("\u{F}a%", "#forge:%0fa%25"), ("\u{10}", "#forge:%10"),
+            ("é", "#forge:%c3%a9"), ("#forge:", "#forge:#forge:"), ("#forge-readable", "#forge:#forge-readable"),
+        ] { #expect(UserDefaultsName.encoded(name) == expected) }
+        for scalar in (UInt32(0)..<0x300).compactMap({ Unicode.Scalar($0) }) {
+            let name = String(Character(scalar))
+            #expect(UserDefaultsName.decoded(UserDefaultsName.encoded(name)).hasSameBytes(as: name))
+        }
     }
 }
 
