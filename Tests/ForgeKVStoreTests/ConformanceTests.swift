@@ -156,7 +156,9 @@ import Testing
 
 /// A suite of user defaults, removed when the object is released.
 final class TemporarySuite: Sendable {
-    let name = "forge-kv-tests.\(UUID().uuidString)"
+    let name: String
+
+    init(name: String = "forge-kv-tests.\(UUID().uuidString)") { self.name = name }
 
     deinit {
         UserDefaults.standard.removePersistentDomain(forName: name)

@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeCoding
 import ForgeCrashTesting
 import ForgeFileStore
@@ -262,13 +263,39 @@ import Testing
     @Test("that other code has stored nests up to 64 levels deep, in lists and in dictionaries")
     func depth() throws {
         func list(_ depth: Int) -> Any { (0..<depth).reduce("x" as Any) { inner, _ in [inner] } }
-        func dictionary(_ depth: Int) -> Any { (0..<depth).reduce("x" as Any) { inner, _ in ["a": inner] as [String: Any] } }
+        func dictionary(_ depth: Int) -> Any {
+            (0..<depth).reduce("x" as Any) { inner, _ in ["a": inner] as [String: Any] }
+        }
         for nested in [list, dictionary] {
             #expect(PropertyListValue.bytes(of: nested(64)) != nil)
             let error = #expect(throws: CodingFailure.self) { try PropertyListValue.encoded(nested(65)) }
             #expect(error.map { "\($0)" } == "decode: more than 64 levels of nesting")
         }
     }
+
+    #if os(Linux)
+    // In a separate process: the variables are those of the process.
+    @Test("is in a file below the directory for configuration files", .onOwnThreads)
+    func directory() async {
+        await #expect(processExitsWith: .success) {
+            let directory = FileManager.default.temporaryDirectory.appending(path: "forge-kv-\(UUID())").path
+            defer { do { try FileManager.default.removeItem(atPath: directory) } catch { Issue.record(error) } }
+            for (name, content) in [("own", ["a": 1]), (".config", ["a": 1, "b": 2])] {
+                try FileManager.default.createDirectory(
+                    atPath: "\(directory)/\(name)", withIntermediateDirectories: true)
+                try PropertyListSerialization.data(fromPropertyList: content, format: .xml, options: 0)
+                    .write(to: URL(fileURLWithPath: "\(directory)/\(name)/suite.plist"))
+            }
+            setenv("HOME", directory, 1)
+            for (variable, count) in [("\(directory)/own", 1), ("own", 2), ("", 2), ("/", 2)] {
+                setenv("XDG_CONFIG_HOME", variable, 1)
+                #expect(UserDefaultsFile(ofSuite: "suite").content?.count == count, "\(variable)")
+            }
+            unsetenv("XDG_CONFIG_HOME")
+            #expect(UserDefaultsFile(ofSuite: "suite").content?.count == 2)
+        }
+    }
+    #endif
 
     @Test("has a name that is encoded unless it is of printable ASCII")
     func names() {

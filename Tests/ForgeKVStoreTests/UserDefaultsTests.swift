@@ -176,6 +176,24 @@ import Testing
         #expect(try store.read(KVKey<Int>("größe")) == 1)
     }
 
+    @Test("an object that is no value cannot be read, and is set aside before it is replaced")
+    func foreignObject() throws {
+        let defaults = try #require(defaults)
+        let nested = (0..<65).reduce("x" as Any) { inner, _ in [inner] }
+        defaults.set(nested, forKey: "deep")
+        let key = KVKey<Int>("deep")
+        for read in [{ _ = try store.read(key) }, { _ = try store.rawValue(named: "deep") }] as [() throws -> Void] {
+            let error = #expect(throws: KVStoreError.self) { try read() }
+            #expect(error?.code == .undecodable && error?.operation == .read && error?.key == "deep")
+        }
+        #expect(store.get(key) == nil && store.contains(key))
+        try store.set(key, value: 1)
+        #expect(try store.read(key) == 1)
+        #expect(try store.setAside().map { $0.name } == ["deep"])
+        #expect(try store.setAside().map { $0.bytes } == [[]])
+        #expect(defaults.array(forKey: "#forge-set-aside:1:deep")?.count == 1)
+    }
+
     @Test("the app's own settings are also a store")
     func standard() throws {
         let store = UserDefaultsKVStore(suiteName: nil)
@@ -292,8 +310,53 @@ import Testing
             #expect(try otherStore.keys().isEmpty)
         }
     }
+
+    // In a separate process, whose limit on the size of files it is.
+    @Test("a write of a file that cannot grow is an error; the old objects are visible, and kept", .onOwnThreads)
+    func fullDevice() async throws {
+        await #expect(processExitsWith: .success) {
+            func codeWithoutSpace(_ write: () throws -> Void) throws -> KVStoreError.Code? {
+                var limit = rlimit()
+                guard getrlimit(fileSize, &limit) == 0 else { throw POSIXError(.EINVAL) }
+                let old = limit.rlim_cur
+                limit.rlim_cur = 0
+                guard setrlimit(fileSize, &limit) == 0 else { throw POSIXError(.EINVAL) }
+                defer {
+                    limit.rlim_cur = old
+                    _ = setrlimit(fileSize, &limit)
+                }
+                return code(write)
+            }
+            signal(SIGXFSZ, SIG_IGN)
+            let suites = (0..<3).map { _ in TemporarySuite() }
+            let stores = suites.map { UserDefaultsKVStore(suiteName: $0.name) }
+            let (key, text, list) = (KVKey<Int>("a"), KVKey<String>("größe"), KVKey<[Int]>("größe"))
+            try stores[0].set(key, value: 1)
+            #expect(try codeWithoutSpace { try stores[0].set(key, value: 2) } == .unavailable(.inputOutput))
+            #expect(stores[0].get(key) == 1)
+
+            let defaults = try #require(UserDefaults(suiteName: suites[1].name))
+            defaults.set("precious", forKey: text.name)
+            #expect(stores[1].get(text) == "precious")
+            #expect(try codeWithoutSpace { try stores[1].set(list, value: [1]) } == .unavailable(.inputOutput))
+            #expect(stores[1].get(text) == "precious")
+            _ = defaults.synchronize()
+            #expect(try stores[1].keys() == [text.name])
+            #expect(try stores[1].setAside().isEmpty)
+
+            try stores[2].set(text, value: "aside")
+            try stores[2].set(list, value: [1])
+            #expect(try codeWithoutSpace { try stores[2].removeAll() } == .unavailable(.inputOutput))
+            #expect(stores[2].get(list) == [1])
+            withExtendedLifetime(suites) {}
+        }
+    }
     #endif
 }
+
+#if os(Linux)
+private let fileSize = __rlimit_resource_t(RLIMIT_FSIZE.rawValue)
+#endif
 
 @Suite("Errors of property lists")
 struct PropertyListFailureTests {
