@@ -152,6 +152,13 @@ import Testing
         let suite = TemporarySuite()
         try await check.run(on: KeyValueStoreLocation { UserDefaultsKVStore(suiteName: suite.name) })
     }
+
+    @Test("the name of a suite may have up to 200 bytes")
+    func longestName() throws {
+        let suite = TemporarySuite(name: TemporarySuite().name.padding(toLength: 200, withPad: "x", startingAt: 0))
+        try UserDefaultsKVStore(suiteName: suite.name).set(KVKey<Int>("a"), value: 1)
+        #expect(try UserDefaultsKVStore(suiteName: suite.name).read(KVKey<Int>("a")) == 1)
+    }
 }
 
 /// A suite of user defaults, removed when the object is released.

@@ -55,6 +55,22 @@ import Testing
         #expect(inspection.keyCount == 0)
     }
 
+    @Test("is of a log that exists and can be read")
+    func unreadable() throws {
+        #expect(try KVInspection(of: directory, fileSystem: memory) == nil)
+        let url = try #require(URL(string: "https://example.org/store"))
+        let foreign = #expect(throws: KVStoreError.self) { try KVInspection(of: url, fileSystem: memory) }
+        #expect(foreign?.code == .unavailable(.inputOutput) && foreign?.operation == .open)
+        _ = try makeLog()
+        let failing = FailingFileSystem(memory)
+        failing.fail(.read)
+        #expect(code { _ = try KVInspection(of: directory, fileSystem: failing) } == .unavailable(.inputOutput))
+        failing.fail(nil)
+        let inspection = try #require(try KVInspection(of: directory, fileSystem: failing))
+        #expect(inspection.recordCount == 10 && inspection.keyCount == 10)
+        #expect(inspection.sizeInBytes == (try memory.status("/store/log").sizeInBytes))
+    }
+
     @Test("finds nothing wrong with a log without records")
     func noRecord() throws {
         try withExtendedLifetime(try FileKVStore(at: "/store", fileSystem: memory)) {
@@ -117,8 +133,48 @@ struct CatalogTests {
         #expect(catalog.problems.first?.description.contains("differ in case or normalisation only") == true)
     }
 
+    @Test("problems are sorted by name, and those of a name by their text")
+    func order() {
+        // In the order of the texts, a quotation mark follows an exclamation mark.
+        let names = "abcdefgh".flatMap { ["\($0)", "\($0)!"] }
+        var catalog = KVKeyCatalog()
+        for name in names + names { catalog.declare(KVKey<Int>(name)) }
+        #expect(catalog.problems == names.map { KVKeyProblem.duplicate(name: $0, count: 2) })
+        #expect(
+            KVKeyCatalog(KVKey<Int>("A"), KVKey<Int>("A"), KVKey<Int>("a")).problems == [
+                .similar(names: ["A", "a"]), .duplicate(name: "A", count: 2),
+            ])
+    }
+
+    @Test("entries and problems are equal only if all that they tell is")
+    func equality() {
+        let entry = KVKeyCatalog(KVKey<Int>("a")).entries[0]
+        #expect(entry == KVKeyCatalog(KVKey<Int>("a")).entries[0])
+        let changes: [(inout KVKeyCatalog.Entry) -> Void] = [
+            { $0.name = "b" }, { $0.type = "Swift.String" }, { $0.schemaVersion = 2 }, { $0.migratedVersions = [1] },
+            { $0.description = "x" },
+        ]
+        for (number, change) in changes.enumerated() {
+            var other = entry
+            change(&other)
+            #expect(other != entry, "\(number)")
+        }
+        let problems: [KVKeyProblem] = ["a", "b"].flatMap { name -> [KVKeyProblem] in
+            [
+                .duplicate(name: name, count: 2), .duplicate(name: name, count: 3),
+                .severalTypes(name: name, types: ["A", "B"]), .severalTypes(name: name, types: ["A", "C"]),
+                .severalVersions(name: name, versions: [1, 2]), .severalVersions(name: name, versions: [1, 3]),
+                .similar(names: [name, "A"]), .similar(names: [name, "B"]), .tooLong(name: name),
+            ]
+        }
+        for (index, problem) in problems.enumerated() {
+            #expect(problems.indices.filter { problems[$0] == problem } == [index])
+        }
+    }
+
     @Test("an invalid name is reported")
     func tooLong() {
+        #expect(KVKeyCatalog(KVKey<Int>(String(repeating: "x", count: 1024))).problems.isEmpty)
         let name = String(repeating: "x", count: 1025)
         let problems = KVKeyCatalog(KVKey<Int>(name)).problems
         #expect(problems == [.tooLong(name: name)])

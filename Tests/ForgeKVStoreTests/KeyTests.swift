@@ -1,3 +1,4 @@
+import ChildProcesses
 import ForgeCoding
 import ForgeFileSystem
 import Foundation
@@ -20,6 +21,7 @@ import Testing
         "a key describes itself in one line",
         arguments: [
             ("a", "\"a\""), ("", "\"\""), ("a\nb", "\"a\\x0ab\""), ("é\u{202E}", "\"é\\xe2\\x80\\xae\""),
+            (String(repeating: "x", count: 80), "\"" + String(repeating: "x", count: 80) + "\""),
             (String(repeating: "x", count: 81), "\"" + String(repeating: "x", count: 80) + "…\""),
         ])
     func description(_ name: String, _ expected: String) {
@@ -68,6 +70,8 @@ import Testing
         }
         let store = InMemoryKVStore()
         let key = KVKey<Refusing>("a")
+        let encoding = #expect(throws: KVStoreError.self) { try key.encode(Refusing()) }
+        #expect("\(try #require(encoding))".hasPrefix("set \"a\": the value cannot be encoded: encode: "))
         let write = #expect(throws: KVStoreError.self) { try store.set(key, value: Refusing()) }
         #expect("\(try #require(write))".hasSuffix("encode: the value's own code threw Refusal"))
         try store.set(KVKey<Int>("a"), value: 1)
@@ -84,6 +88,36 @@ import Testing
         #expect("\(custom)" == "set \"a\": unavailable: file system error: an error of the type Custom")
         #expect("\(KVStoreError(.undecodable, .read, underlying: Custom()))".contains("Custom"))
         #expect(KVStoreError(.unencodable, .set, underlying: Custom()).underlying is CodingFailure)
+    }
+
+    @Test("an error of another store becomes one of the call, with its key unless it has one")
+    func converted() {
+        let own = KVStoreError(of: KVStoreError(.readOnly, .set, key: "b"), .read, key: "a")
+        #expect(own.code == .readOnly && own.operation == .set && own.key == "b")
+        #expect(KVStoreError(of: KVStoreError(.readOnly, .batch), .read, key: "a").key == "a")
+        let cancelled = KVStoreError(of: CancellationError(), .read, key: "a")
+        #expect(cancelled.code == .cancelled && cancelled.operation == .read && cancelled.key == "a")
+        struct Custom: Error {}
+        let other = KVStoreError(of: Custom(), .read, key: "a")
+        #expect(other.code == .unavailable(.inputOutput) && other.operation == .read && other.key == "a")
+        #expect(!other.isOutOfSpace && !other.isInUse)
+        #expect("\(KVStoreError(.undecodable, .read))" == "read: the value cannot be decoded as the type of the key")
+        #expect("\(KVStoreError(.undecodable, .import))" == "import: cannot be decoded")
+        #expect("\(KVStoreError(.damaged, .import))" == "import: damaged")
+    }
+
+    @Test("a key traps for a migration from no version, from the last one, or twice from one", .onOwnThreads)
+    func impossibleMigrations() async {
+        await #expect(processExitsWith: .failure) {
+            _ = KVKey<Int>("a", migrations: [.from(0) { (old: String) in old.count }])
+        }
+        await #expect(processExitsWith: .failure) {
+            _ = KVKey<Int>("a", migrations: [.from(.max) { (old: String) in old.count }])
+        }
+        await #expect(processExitsWith: .failure) {
+            _ = KVKey<Int>(
+                "a", migrations: [.from(2) { (old: String) in old.count }, .from(2) { (old: Bool) in old ? 1 : 0 }])
+        }
     }
 
     @Test("every code has a distinct text")
@@ -145,7 +179,14 @@ struct InlineTypesTests {
         try check(Bool.self, [false, true])
         try check(Float.self, [0, -0.5, .greatestFiniteMagnitude, .infinity])
         try check(Double.self, [0, 0.1, -.leastNonzeroMagnitude, .infinity])
-        try check(String.self, ["", "short", String(repeating: "long", count: 100), "e\u{301}"])
+        let texts = ["", "short", String(repeating: "long", count: 100), "e\u{301}"]
+        try check(String.self, texts)
+        // A name without bytes.
+        for text in texts {
+            let store = InMemoryKVStore()
+            try store.set(KVKey<String>(""), value: text)
+            #expect(store.get(KVKey<String>("")) == text)
+        }
         #expect(InlineTypes.all.count == Self.values.count + 4, "all of them are checked here")
     }
 }
