@@ -326,3 +326,94 @@ struct AsyncForwardingTests {
         #expect(error?.code == .refused)
     }
 }
+
+/// A store with the required calls alone, whose pages of names a test chooses, and whose commits fail. A name that begins
+/// with `gone` has no value.
+private struct PagedStore: AsyncKVStoring {
+    /// The pages by the name before them.
+    var pages: [String: AsyncKVPage] = [:]
+    var failure = KVStoreError.Code.refused
+
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
+        AsyncKVCapabilities(
+            maximumBatchSize: nil, expiry: nil, changes: .none, readConsistency: .linearizable, durability: .memory)
+    }
+
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        name.hasPrefix("gone") ? nil : KVEntry(bytes: Array(name.utf8), revision: 1)
+    }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
+        pages[after ?? ""] ?? AsyncKVPage(names: [], hasMore: true)
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        throw KVStoreError(failure, .batch)
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges { KVChanges { nil } }
+}
+
+@Suite("The defaults of an asynchronous store")
+struct AsyncDefaultsTests {
+    @Test("read the values of each page of names, and go on while all of a page are gone")
+    func pages() async throws {
+        let single = PagedStore(pages: ["": AsyncKVPage(names: ["x"], hasMore: false, revision: 3)])
+        let only = try await single.entries(prefix: "", after: nil, limit: 1, at: nil)
+        #expect(only.entries.map(\.name) == ["x"] && !only.hasMore && only.revision == 3)
+        #expect(try await single.keys() == ["x"])
+
+        let store = PagedStore(pages: [
+            "": AsyncKVPage(names: ["gone 1"], hasMore: true, revision: 5),
+            "gone 1": AsyncKVPage(names: ["a", "gone 2"], hasMore: true, revision: 6),
+            "gone 2": AsyncKVPage(names: ["b"], hasMore: true),
+        ])
+        let first = try await store.entries(prefix: "", after: nil, limit: 1, at: nil)
+        #expect(first.entries.map(\.name) == ["a"] && first.hasMore && first.revision == 5)
+        #expect(first.entries.map(\.entry.bytes) == [Array("a".utf8)])
+        let second = try await store.entries(prefix: "", after: "gone 2", limit: 1, at: nil)
+        #expect(second.entries.map(\.name) == ["b"] && second.hasMore && second.revision == nil)
+        let last = try await store.entries(prefix: "", after: "b", limit: 1, at: nil)
+        #expect(last.entries.isEmpty && !last.hasMore)
+        #expect(try await store.keys() == ["gone 1", "a", "gone 2", "b"])
+    }
+
+    @Test("name the call and the key in an error, and return false for a conflict")
+    func errors() async throws {
+        struct Refusing: Codable, Sendable {
+            init() {}
+            init(from decoder: any Decoder) throws {}
+            func encode(to encoder: any Encoder) throws { throw CancellationError() }
+        }
+        let store = PagedStore()
+        let key = KVKey<Int>("a")
+        let calls: [(KVStoreError.Operation, KVStoreError.Code, () async throws -> Void)] = [
+            (.set, .refused, { try await store.set(key, value: 1) }),
+            (.remove, .refused, { try await store.remove(key) }),
+            (.set, .refused, { try await store.createIfAbsent(key, value: 1) }),
+            (.set, .unencodable, { try await store.set(KVKey<Refusing>("a"), value: Refusing()) }),
+        ]
+        for (operation, code, call) in calls {
+            let error = await #expect(throws: KVStoreError.self) { try await call() }
+            #expect(error?.code == code && error?.operation == operation && error?.key == "a")
+        }
+        let changing = PagedStore(failure: .conflict)
+        #expect(try await !changing.createIfAbsent(key, value: 1))
+        #expect(try await !changing.compareAndSet(key, revision: 1, value: 1))
+    }
+
+    @Test("compare pages by all that they show, and durabilities by the failure that writes survive")
+    func comparisons() {
+        let page = AsyncKVPage(names: ["a"], hasMore: true, revision: 1)
+        #expect(page == AsyncKVPage(names: ["a"], hasMore: true, revision: 1))
+        for other in [
+            AsyncKVPage(names: ["b"], hasMore: true, revision: 1),
+            AsyncKVPage(names: ["a"], hasMore: false, revision: 1),
+            AsyncKVPage(names: ["a"], hasMore: true, revision: 2),
+        ] { #expect(page != other) }
+        let durabilities: [AsyncKVCapabilities.Durability] = [.memory, .processEnd, .powerCut]
+        for (first, left) in durabilities.enumerated() {
+            for (second, right) in durabilities.enumerated() { #expect((left < right) == (first < second)) }
+        }
+    }
+}

@@ -1,5 +1,7 @@
 import ForgeFileSystem
 import ForgeKVStore
+import Foundation
+import Synchronization
 import TestDepth
 import Testing
 
@@ -39,6 +41,97 @@ struct ChangesTests {
         try store.setRawValue(try #require(bytes), named: "a")
         try store.removeAll()
         for value in [2, nil, 9, nil] as [Int?] { #expect(try await next(&changes) == value) }
+        var none = try #require(store.subscribe(to: .key(String(repeating: "x", count: 1025)))).makeAsyncIterator()
+        guard case .changed(_, nil, _)? = try await none.next() else {
+            Issue.record("an invalid name is not absent")
+            return
+        }
+    }
+
+    @Test("wake a consumer that waits for them, whichever call makes them", arguments: ["memory", "file", "defaults"])
+    func waking(_ name: String) async throws {
+        let suite = TemporarySuite()
+        let store: any KVRawStoring =
+            switch name {
+            case "memory": store
+            case "file": try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem())
+            default: UserDefaultsKVStore(suiteName: suite.name)
+            }
+        let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
+        let pings = try #require(store.subscribe(to: .key(ping.name)))
+        let pongs = try #require(store.subscribe(to: .key(pong.name)))
+        let rounds = name == "defaults" ? 24 : 200
+        // Each side waits for the other one's change.
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for try await change in pings {
+                    guard case .changed(_, let entry?, _) = change else { continue }
+                    let number = try entry.value(of: ping)
+                    switch number % 4 {
+                    case 1: try store.remove(pong)
+                    case 3: try store.removeAll()
+                    default: try store.set(pong, value: number)
+                    }
+                    if number == rounds - 1 { return }
+                }
+            }
+            var number = 0
+            for try await _ in pongs {
+                if number == rounds { break }
+                try store.set(ping, value: number)
+                number += 1
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    /// The sets, one after the other.
+    private func changes(_ sets: [KVChangeSet]) -> KVChanges {
+        final class Rest: Sendable {
+            let sets: Mutex<[KVChangeSet]>
+
+            init(_ sets: [KVChangeSet]) { self.sets = Mutex(sets) }
+
+            func next() -> KVChangeSet? { sets.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
+        }
+        let rest = Rest(sets)
+        return KVChanges { rest.next() }
+    }
+
+    private func change(_ name: String, _ revision: UInt64? = nil) -> KVChange {
+        .changed(name: name, entry: nil, revision: revision)
+    }
+
+    @Test("that belong together are together, after those that were taken one by one")
+    func sets() async throws {
+        let sets = [
+            KVChangeSet(["a", "b", "c"].map { change($0) }, revision: 7), KVChangeSet([], revision: 8),
+            KVChangeSet([]), KVChangeSet([change("d")]),
+        ]
+        var iterator = changes(sets).makeAsyncIterator()
+        #expect(try await iterator.next() == change("a"))
+        #expect(try await iterator.nextSet() == KVChangeSet([change("b"), change("c")], revision: 7))
+        #expect(try await iterator.nextSet() == KVChangeSet([], revision: 8))
+        #expect(try await iterator.next() == change("d"))
+        #expect(try await iterator.nextSet() == nil)
+        #expect(try await iterator.next() == nil)
+    }
+
+    @Test("that a layer leaves out are left out, but not a revision nor a notice")
+    func mapped() async throws {
+        let sets = [
+            KVChangeSet([change("x")]), KVChangeSet([change("x")], revision: 5), KVChangeSet([]),
+            KVChangeSet([change("x"), change("y", 3), .resync], revision: 6), KVChangeSet([change("x")]),
+        ]
+        let mapped = changes(sets).mapChanges { name, entry in
+            guard name != "x" else { return nil }
+            return (name: name + "'", entry: entry)
+        }
+        var iterator = mapped.makeAsyncIterator()
+        #expect(try await iterator.nextSet() == KVChangeSet([], revision: 5))
+        #expect(try await iterator.nextSet() == KVChangeSet([]))
+        #expect(try await iterator.nextSet() == KVChangeSet([change("y'", 3), .resync], revision: 6))
+        #expect(try await iterator.nextSet() == nil)
     }
 
     @Test("of a prefix have the names of a batch together, and its removals")
@@ -83,6 +176,61 @@ struct ChangesTests {
         #expect(try await changes.next() == .resync)
     }
 
+    /// A store that reports no changes.
+    private struct Silent: KVLayer, KVStoring {
+        let base = InMemoryKVStore()
+        func subscribe(to scope: KVScope) -> KVChanges? { nil }
+    }
+
+    @Test("of a store with defaults that report none are a resync for a name that becomes absent")
+    func silentDefaults() async throws {
+        let defaults = Silent()
+        try defaults.base.set(key, value: 7)
+        let layer = ReactiveKVStore(FallbackKVStore(store, defaults: defaults))
+        var changes = try #require(layer.subscribe(to: .prefix(""))).makeAsyncIterator()
+        var values = layer.stream(key).makeAsyncIterator()
+        #expect(await values.next() == 7)
+        try layer.set(key, value: 1)
+        #expect(try await next(&changes) == 1)
+        #expect(await values.next() == 1)
+        try layer.remove(key)
+        #expect(try await changes.next() == .resync)
+        #expect(await values.next() == 7)
+        // A value that equals the default is no other value.
+        try layer.set(key, value: 7)
+        try layer.set(key, value: 2)
+        #expect(await values.next() == 2)
+    }
+
+    @Test("over a store that reports none begin with a resync, once")
+    func beginning() async throws {
+        let reactive = ReactiveKVStore(Silent())
+        var changes = try #require(reactive.subscribe(to: .prefix(""))).makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+        try reactive.set(key, value: 1)
+        #expect(try await next(&changes) == 1)
+    }
+
+    @Test("of values are values as the store converts them, and a new end of one is no new value")
+    func converted() async throws {
+        let suite = TemporarySuite()
+        let defaults = ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name))
+        var truths = defaults.stream(KVKey<Bool>("a")).makeAsyncIterator()
+        #expect(await truths.next() == .some(nil))
+        try defaults.set(key, value: 5)
+        #expect(await truths.next() == true)
+
+        let expiring = ExpiringKVStore(store)
+        let reactive = ReactiveKVStore(expiring)
+        var values = reactive.stream(key).makeAsyncIterator()
+        #expect(await values.next() == .some(nil))
+        try expiring.set(key, value: 1)
+        #expect(await values.next() == 1)
+        try expiring.set(key, value: 1, expiresAt: .distantFuture)
+        try expiring.set(key, value: 2)
+        #expect(await values.next() == 2)
+    }
+
     @Test("that names of equal characters have are different")
     func names() {
         let names = ["\u{E9}", "e\u{301}"]
@@ -95,6 +243,10 @@ struct ChangesTests {
         #expect(composed != .changed(name: "e\u{301}", entry: nil, revision: nil))
         #expect(composed == .changed(name: "\u{E9}", entry: nil, revision: nil))
         #expect(Set([composed, .changed(name: "e\u{301}", entry: nil, revision: nil), .resync]).count == 3)
+        #expect(composed != .resync && .resync != composed)
+        let entry = KVEntry(bytes: [1], revision: 1)
+        #expect(composed != .changed(name: "\u{E9}", entry: entry, revision: nil))
+        #expect(composed != .changed(name: "\u{E9}", entry: nil, revision: 1))
     }
 
     @Test("of a store that reports none are none")

@@ -276,3 +276,132 @@ struct SnapshotTests {
         #expect(snapshot.map(\.name) == names)
     }
 }
+
+@Suite("What a table has given up")
+struct TableReclamationTests {
+    private static let name = KeyName("a")
+
+    private let table = ValueTable()
+
+    /// Stores a value of one kilobyte that only the table and this reference refer to.
+    private func store(in writer: inout TableWriter) -> Weak {
+        let cell = EncodedCell([UInt8](repeating: 7, count: 1024), revision: 1)
+        writer.store(cell, Self.name)
+        return Weak(cell)
+    }
+
+    private final class Weak {
+        weak var cell: EncodedCell?
+
+        init(_ cell: EncodedCell) { self.cell = cell }
+    }
+
+    /// Retires memory and collects it, in so many rounds at most, while a value is kept; returns whether it is then.
+    private func isKept(_ value: Weak, by writer: inout TableWriter, rounds: Int = 10_000) -> Bool {
+        for _ in 0..<rounds where value.cell != nil {
+            writer.removeAll()
+            _ = writer.collectGarbage()
+            // Readers of other tables, which share the grace periods, go on.
+            sched_yield()
+        }
+        return value.cell != nil
+    }
+
+    @Test("is freed, whichever change has given it up")
+    func changes() {
+        let changes: [(inout TableWriter) -> Void] = [
+            { $0.store(EncodedCell([1], revision: 2), Self.name) }, { $0.remove(Self.name) }, { $0.removeAll() },
+        ]
+        for change in changes {
+            var writer = TableWriter(ValueTable())
+            let value = store(in: &writer)
+            #expect(value.cell != nil)
+            change(&writer)
+            #expect(!isKept(value, by: &writer))
+        }
+        func storeInOther() -> Weak {
+            var writer = TableWriter(ValueTable())
+            return store(in: &writer)
+        }
+        #expect(storeInOther().cell == nil)
+    }
+
+    @Test("is kept until every reader has left that may have found it")
+    func reader() {
+        var writer = TableWriter(table)
+        let value = store(in: &writer)
+        let section = table.view.domain.enter()
+        writer.remove(Self.name)
+        #expect(isKept(value, by: &writer, rounds: 5))
+        section.leave()
+        #expect(!isKept(value, by: &writer))
+    }
+
+    @Test("is collected once it is 512 values or a mebibyte")
+    func amount() {
+        let contents: [(Int) -> EntryContent] = [
+            { EntryContent(EncodedCell([1], revision: UInt64($0))) },
+            { EntryContent("text", revision: UInt64($0), encodedSize: 7) },
+        ]
+        for content in contents {
+            var writer = TableWriter(ValueTable())
+            for number in 0...511 {
+                #expect(!writer.hasGarbage)
+                writer.store(content(number), Self.name, in: writer.entry(of: Self.name))
+            }
+            #expect(!writer.hasGarbage)
+            writer.remove(Self.name)
+            #expect(writer.hasGarbage)
+        }
+        let large = [
+            EntryContent(EncodedCell([UInt8](repeating: 0, count: 1 << 20), revision: 1)),
+            EntryContent("text", revision: 1, encodedSize: 1 << 20),
+        ]
+        for content in large {
+            var writer = TableWriter(ValueTable())
+            writer.store(content, Self.name, in: nil)
+            writer.remove(Self.name)
+            #expect(writer.hasGarbage)
+            _ = writer.collectGarbage()
+            #expect(!writer.hasGarbage)
+        }
+    }
+
+    /// Whether no thread stays inside a section, as seen by a writer.
+    private func isLeft() -> Bool {
+        guard var period = GracePeriod.begin() else { return true }
+        for _ in 0..<1_000_000 {
+            if period.isOver() { return true }
+            sched_yield()
+        }
+        return false
+    }
+
+    @Test("can be freed after each read, whatever it finds")
+    func reads() throws {
+        var writer = TableWriter(table)
+        let key = KVKey<Int>("a")
+        let bytes = try key.encode(5)
+        let source = EncodedCell(try KVKey<[Int]>("a").encode([5]), revision: 1)
+        let changes: [(inout TableWriter) -> Void] = [
+            { _ in }, { $0.store(EncodedCell(bytes, revision: 1), Self.name) },
+            { $0.store(EntryContent(5, revision: 2, encodedSize: 3), Self.name, in: $0.entry(of: Self.name)) },
+            { $0.store(EntryContent("text", revision: 3, encodedSize: 7), Self.name, in: $0.entry(of: Self.name)) },
+            { $0.store(TypedCell([5], from: source, KVKey<[Int]>("a")), Self.name) },
+            { $0.store(bytes, revision: 4, named: "a") }, { $0.remove(Self.name) },
+        ]
+        let view = table.view
+        let reads: [() throws -> Void] = [
+            { _ = try view.value(of: key) }, { _ = try view.value(of: KVKey<String>("a")) },
+            { _ = try view.value(of: KVKey<[Int]>("a")) }, { _ = try view.cell(of: Self.name) },
+            { _ = view.report(1, of: Self.name) },
+        ]
+        for (number, change) in changes.enumerated() {
+            change(&writer)
+            for (place, read) in reads.enumerated() {
+                do { try read() } catch is TableView.Interruption {}
+                try #require(isLeft(), "content \(number), read \(place)")
+            }
+        }
+    }
+}

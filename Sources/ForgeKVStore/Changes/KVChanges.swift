@@ -357,7 +357,6 @@ extension KVChanges {
 
         /// Reports changes of a prefix together.
         private func receive(_ set: KVChangeSet, _ isFirst: Bool) {
-            guard !set.changes.isEmpty else { return }
             var changes: [ChangeHub.Change] = []
             for change in set.changes {
                 guard isFirst, case .changed(let name, let entry?, _) = change else { return hub.appendAll() }
