@@ -146,7 +146,13 @@ private struct HomeCounter {
         let store = InMemoryKVStore()
         try settings.open { store }
         #expect(settings.store as? InMemoryKVStore === store)
-        #expect(code { try settings.open { InMemoryKVStore() } } == .refused)
+        let error = code {
+            try settings.open {
+                Issue.record("opened although another store is chosen")
+                return InMemoryKVStore()
+            }
+        }
+        #expect(error == .refused)
         #expect(settings.store as? InMemoryKVStore === store)
     }
 
@@ -188,38 +194,93 @@ private struct HomeCounter {
         #expect(!store.contains(KVSettings.homeCount))
         #expect((settings.openingError as? KVStoreError)?.code == .unavailable(.locked))
         #expect(code { try settings.open { InMemoryKVStore() } } == .refused)
-        let calls: [(String, () throws -> Void)] = [
-            ("read", { _ = try setting.read() }),
-            ("set", { try setting.set(5) }),
-            ("withLock", { try setting.withLock { $0 = 5 } }),
-            ("remove", { try setting.reset() }),
-            ("removeAll", { try store.removeAll() }),
-            ("keys", { _ = try store.keys() }),
-            ("rawValue", { _ = try store.rawValue(named: "home.count") }),
-            ("setRawValue", { try store.setRawValue([], named: "home.count") }),
-            ("removeValue", { try store.removeValue(named: "home.count") }),
-            ("entry", { _ = try store.entry(named: "home.count") }),
-            ("snapshot", { _ = try store.snapshot() }),
-            ("commit", { try store.commit(KVBatch()) }),
-            ("synchronize", { try store.synchronize() }),
+        let name = "home.count"
+        let calls: [(KVStoreError.Operation, String?, () throws -> Void)] = [
+            (.read, name, { _ = try setting.read() }),
+            (.set, name, { try setting.set(5) }),
+            (.read, name, { try setting.withLock { $0 = 5 } }),
+            (.remove, name, { try setting.reset() }),
+            (.removeAll, nil, { try store.removeAll() }),
+            (.keys, nil, { _ = try store.keys() }),
+            (.read, name, { _ = try store.rawValue(named: name) }),
+            (.set, name, { try store.setRawValue([], named: name) }),
+            (.remove, name, { try store.removeValue(named: name) }),
+            (.read, name, { _ = try store.entry(named: name) }),
+            (.snapshot, nil, { _ = try store.snapshot() }),
+            (.batch, nil, { try store.commit(KVBatch()) }),
+            (.synchronize, nil, { try store.synchronize() }),
         ]
-        for (name, call) in calls { #expect(code(call) == .unavailable(.locked), "\(name)") }
+        for (number, (operation, key, call)) in calls.enumerated() {
+            let error = #expect(throws: KVStoreError.self) { try call() }
+            #expect(error?.code == .unavailable(.locked), "\(number)")
+            #expect(error?.operation == operation && error?.key == key, "\(number)")
+        }
         setting.wrappedValue = 5
         #expect((setting.lastError as? KVStoreError)?.code == .unavailable(.locked))
         var values = setting.values.makeAsyncIterator()
         #expect(await values.next() == 0)
+        let (began, continuation) = AsyncStream.makeStream(of: Void.self)
+        let waiting = Task {
+            for await value in setting.values {
+                continuation.yield()
+                if value == 3 { return true }
+            }
+            return false
+        }
+        for await _ in began { break }
+        // Most likely it waits by then; otherwise it finds the value.
+        for _ in 0..<100 { await Task.yield() }
 
         device.unlock()
         #expect(setting.wrappedValue == 3)
         #expect(await values.next() == 3)
         #expect(settings.openingError == nil)
         #expect(settings.store is FileKVStore)
+        #expect(await waiting.value)
         try setting.set(4)
         #expect(await values.next() == 4)
+        try await useAll(of: store)
+        try store.removeAll()
+        #expect(await values.next() == 0)
+        try setting.set(4)
 
         device.reboot()
         device.unlock()
         #expect(try process().store.read(KVSettings.homeCount) == 4)
+    }
+
+    /// Makes the calls of an open store that has the count 4.
+    private func useAll(of store: any DefaultSettingsStore.Store) async throws {
+        let name = "home.count"
+        let entry = try #require(try store.entry(named: name))
+        #expect(try store.rawValue(named: name) == entry.bytes)
+        var changes = try #require(store.subscribe(to: .key(name))).makeAsyncIterator()
+        #expect(try await changes.next() == .changed(name: name, entry: entry, revision: nil))
+        let other = KVKey<Int>("other")
+        try store.setRawValue(entry.bytes, named: other.name)
+        #expect(try store.keys().sorted() == [name, other.name])
+        #expect(store.contains(other))
+        #expect(try store.read(other) == 4)
+        try store.removeValue(named: other.name)
+        try store.batch { try $0.set(other, value: 5) }
+        #expect(try store.snapshot().read(other) == 5)
+        try store.remove(other)
+        try store.set(KVKey<Int>("third"), value: 6)
+        try store.synchronize()
+        #expect(try store.keys().sorted() == [name, "third"])
+    }
+
+    @Test("is unavailable if the file system says that the device is locked, and in memory after another error")
+    func lockedFileSystem() throws {
+        let locked = FileSystemError(.open, .notPermitted, path: nil, underlying: ProtectedDataUnavailable())
+        let settings = ProcessSettingsStore(isTest: false) { throw locked }
+        let error = #expect(throws: KVStoreError.self) { try settings.store.set(.homeCount, value: 1) }
+        #expect(error?.code == .unavailable(.locked) && error?.operation == .set && error?.key == "home.count")
+        #expect((error?.underlying as? FileSystemError)?.isLocked == true)
+        #expect(settings.openingError is FileSystemError)
+        let failing = ProcessSettingsStore(isTest: false) { throw FileSystemError(.open, .ioError, path: nil) }
+        try failing.store.set(.homeCount, value: 1)
+        #expect(failing.store is InMemoryKVStore && failing.openingError is FileSystemError)
     }
 
     @Test(

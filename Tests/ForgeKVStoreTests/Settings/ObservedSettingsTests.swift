@@ -1,6 +1,7 @@
 import Foundation
 import Observation
 import Synchronization
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -54,6 +55,31 @@ import Testing
         try store.removeAll()
         await settle(store, model, probe)
         #expect(counts == 2)
+    }
+
+    @Test(
+        "over a store that reports no changes announce those made through them",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+    func silentStore() async {
+        struct Silent: KVLayer, KVStoring {
+            let base = InMemoryKVStore()
+            func subscribe(to scope: KVScope) -> KVChanges? { nil }
+        }
+        let model = ObservedSettings(Silent())
+        let changes: [() throws -> Void] = [
+            { model[.theme] = .dark }, { try model.set(.theme, value: .light) }, { try model.reset(.theme) },
+        ]
+        for (change, expected) in zip(changes, [Theme.dark, .light, .system]) {
+            await withCheckedContinuation { continuation in
+                withObservationTracking {
+                    _ = model[.theme]
+                } onChange: {
+                    continuation.resume()
+                }
+                #expect(throws: Never.self) { try change() }
+            }
+            #expect(model[.theme] == expected)
+        }
     }
 
     @Test("announce a dotted name separately")

@@ -54,6 +54,13 @@ extension KVSettings {
         #expect(catalog.entries.map(\.name) == ["theme"])
     }
 
+    @Test("is equal to one of the same name")
+    func equality() {
+        let count = KVSetting("count", default: 1)
+        #expect(count == KVSettings.count && count != KVSetting("other", default: 1))
+        #expect(Set([count, KVSettings.count, KVSetting("other", default: 1)]).count == 2)
+    }
+
     struct Appearance {
         @Setting var theme: Theme
         @Setting var count: Int
