@@ -71,6 +71,23 @@ import Testing
         #expect(inspection.sizeInBytes == (try memory.status("/store/log").sizeInBytes))
     }
 
+    @Test("is of a file that is recognised by its magic number, or by its identifier, which its header has twice")
+    func recognition() throws {
+        func isLog(_ bytes: [UInt8]) -> Bool { FileKVStore.isLog(startingWith: bytes) }
+        let header = Array(try makeLog().content.prefix(LogHeader.size))
+        for count in 1...LogHeader.size { #expect(isLog(Array(header.prefix(count))), "\(count)") }
+        var withoutMagic = header
+        withoutMagic[0] ^= 1
+        #expect(isLog(withoutMagic) && isLog(withoutMagic + [1]))
+        #expect(!isLog(Array(withoutMagic.dropLast())))
+        var withoutIdentifier = header
+        withoutIdentifier[16] ^= 1
+        #expect(isLog(withoutIdentifier))
+        withoutIdentifier[0] ^= 1
+        #expect(!isLog(withoutIdentifier))
+        #expect(!isLog([]) && !isLog([UInt8](repeating: 0, count: LogHeader.size)))
+    }
+
     @Test("finds nothing wrong with a log without records")
     func noRecord() throws {
         try withExtendedLifetime(try FileKVStore(at: "/store", fileSystem: memory)) {

@@ -190,3 +190,57 @@ struct InlineTypesTests {
         #expect(InlineTypes.all.count == Self.values.count + 4, "all of them are checked here")
     }
 }
+
+@Suite("Values that share nothing with their copies")
+struct ValueSemanticsTests {
+    private final class Object: Hashable {
+        static func == (left: Object, right: Object) -> Bool { left === right }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    }
+
+    private enum Colour: Hashable { case red, blue }
+
+    private enum Content {
+        case number(Int)
+        case object(Object)
+    }
+
+    private struct Pair {
+        var number = 1
+        var colour = Colour.red
+    }
+
+    /// Chooses what its mirror shows.
+    private struct Hidden: CustomReflectable {
+        let object = Object()
+        var customMirror: Mirror { Mirror(self, children: ["number": 1]) }
+    }
+
+    @Test("hold no object, whatever contains them")
+    func certain() {
+        #expect(ValueSemantics.isCertain(of: 1))
+        #expect(ValueSemantics.isCertain(of: ["a": [1]]))
+        #expect(ValueSemantics.isCertain(of: Colour.red))
+        #expect(ValueSemantics.isCertain(of: Pair()))
+        #expect(ValueSemantics.isCertain(of: Content.number(1)))
+        #expect(ValueSemantics.isCertain(of: Colour?.some(.red)))
+        #expect(ValueSemantics.isCertain(of: Object?.none))
+        #expect(ValueSemantics.isCertain(of: [Object]()))
+        #expect(ValueSemantics.isCertain(of: [Pair()]))
+        #expect(ValueSemantics.isCertain(of: [.red, .blue] as Set<Colour>))
+        #expect(ValueSemantics.isCertain(of: [Colour.red: Pair()]))
+    }
+
+    @Test("are not those that hold an object, or hide what they hold")
+    func uncertain() {
+        #expect(!ValueSemantics.isCertain(of: Object()))
+        #expect(!ValueSemantics.isCertain(of: Content.object(Object())))
+        #expect(!ValueSemantics.isCertain(of: Object?.some(Object())))
+        #expect(!ValueSemantics.isCertain(of: [Content.number(1), .object(Object())]))
+        #expect(!ValueSemantics.isCertain(of: [Object()] as Set<Object>))
+        #expect(!ValueSemantics.isCertain(of: ["a": Object()]))
+        #expect(!ValueSemantics.isCertain(of: [Object(): "a"]))
+        #expect(!ValueSemantics.isCertain(of: Hidden()))
+    }
+}

@@ -237,5 +237,19 @@ import Testing
     func coderLimit() {
         let options = FileKVStore.Options(maximumValueSizeInBytes: .max)
         #expect(ValueTable.coder.maximumSize >= options.valueLimit)
+        #expect(
+            options.valueLimit + LogRecord.payloadPrefixSize + KVKey<Int>.maximumNameLength
+                == LogRecord.maximumPayloadSize)
+        #expect(FileKVStore.Options(maximumValueSizeInBytes: -1).valueLimit == 0)
+    }
+
+    @Test("the defaults are those that are documented")
+    func defaults() {
+        let options = FileKVStore.Options()
+        #expect(options.access == .readWrite && options.sharing == .exclusive)
+        #expect(options.maximumValueSizeInBytes == 256 << 20 && options.valueLimit == 256 << 20)
+        #expect(options.compactionFloorInBytes == 4 << 20 && options.compactsInBackground)
+        #expect(options.lockTimeout == .seconds(10) && options.pollingInterval == .milliseconds(20))
+        #expect(!options.isExcludedFromBackup && !options.isOnlyUse)
     }
 }
