@@ -96,6 +96,61 @@ import Testing
         }
     }
 
+    @Test("counts the records, and the keys that have a value")
+    func counts() throws {
+        let store = try FileKVStore(at: "/store", fileSystem: memory)
+        for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
+        for name in ["b", "c", "x"] { try store.remove(KVKey<Int>(name)) }
+        try store.set(KVKey<Int>("c"), value: 2)
+        let inspection = try #require(try KVInspection(of: directory, fileSystem: memory))
+        #expect(inspection.recordCount == 6 && inspection.keyCount == 2, "\(inspection)")
+        try store.removeAll()
+        try store.set(KVKey<Int>("d"), value: 1)
+        #expect(try KVInspection(of: directory, fileSystem: memory)?.keyCount == 1)
+    }
+
+    @Test("names each kind of damage, and its place")
+    func texts() throws {
+        let fixture = LogFixture()
+        var ends = [LogHeader.size]
+        var open: [UInt8] = []
+        do {
+            let store = try fixture.open()
+            for number in 1...5 {
+                try store.set(KVKey<Int>("key.\(number)"), value: number)
+                open = try fixture.bytes()
+                ends.append(open.count)
+            }
+        }
+        let closed = try fixture.bytes()
+        func altered(_ bytes: [UInt8], at offset: Int) -> [UInt8] {
+            var bytes = bytes
+            bytes[offset] ^= 0xFF
+            return bytes
+        }
+        let logs: [([UInt8], problems: [String], notes: [String])] = [
+            (open, [], []), (closed, [], []),
+            (Array(open.dropLast()), [], ["an unfinished record at byte \(ends[4])"]),
+            (altered(open, at: ends[2] + 22), ["2 intact records behind a bad one at byte \(ends[2])"], []),
+            (altered(closed, at: ends[2] + 22), ["damaged records at bytes \(ends[2]) to \(ends[3])"], []),
+            (
+                Array(closed[..<ends[2]] + closed[ends[3]...]), ["records are missing at byte \(ends[2])"], []
+            ),
+            (altered(closed, at: 0), ["the header of the log is damaged"], []),
+            (Array(closed.prefix(10)), [], ["a log whose creation was interrupted"]),
+            (
+                Array(open.prefix(ends[1] - 1)),
+                ["the first record is incomplete or damaged, and no other one follows"], []
+            ),
+        ]
+        for (number, log) in logs.enumerated() {
+            try fixture.replace(log.0)
+            let inspection = try #require(try KVInspection(of: directory, fileSystem: fixture.fileSystem))
+            #expect(inspection.problems == log.problems, "\(number)")
+            #expect(inspection.notes == log.notes, "\(number)")
+        }
+    }
+
     @Test("reports bytes that stay damaged")
     func damage() throws {
         let (content, position) = try makeLog()

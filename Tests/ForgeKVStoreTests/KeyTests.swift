@@ -106,6 +106,26 @@ import Testing
         #expect("\(KVStoreError(.damaged, .import))" == "import: damaged")
     }
 
+    @Test("a report of damage and an issue describe themselves in one line")
+    func issues() {
+        var report = KVDamageReport(kind: .records, file: "/s/log", offset: 64, sizeInBytes: 7, isSetAside: false)
+        #expect("\(report)" == "records at byte 64, 7 bytes, left in /s/log")
+        #expect("\(KVStoreIssue.damage(report))" == "damage: records at byte 64, 7 bytes, left in /s/log")
+        (report.kind, report.key, report.isSetAside) = (.value, "a\n", true)
+        #expect("\(report)" == "value of \"a\\x0a\", 7 bytes, set aside in /s/log")
+        let error = KVStoreError(.damaged, .set, key: "a")
+        let issues: [(KVStoreIssue, String)] = [
+            (.missingRecords(offset: 9), "records are missing at byte 9 of the log"),
+            (.tornTail(sizeInBytes: 3), "the log ended in 3 bytes of an unfinished record, now removed"),
+            (.readOnly(error), "read-only: set \"a\": damaged"),
+            (.undecodable(error), "undecodable: set \"a\": damaged"),
+            (.compactionFailed(error), "compaction failed: set \"a\": damaged"),
+            (.sharing(error), "sharing with other processes: set \"a\": damaged"),
+            (.assignment(key: "b", error), "assignment to \"b\": set \"a\": damaged"),
+        ]
+        for (issue, text) in issues { #expect("\(issue)" == text) }
+    }
+
     @Test("a key traps for a migration from no version, from the last one, or twice from one", .onOwnThreads)
     func impossibleMigrations() async {
         await #expect(processExitsWith: .failure) {
