@@ -72,7 +72,11 @@ import Testing
         _ = try open("/counted", counting: opening).get(key)
         let store = try open("/failing", counting: CallCounter(failing: opening.count..<1_000))
         try store.set(key, value: 1)
-        #expect(code { try store.update(key, default: 0, durability: .full) { $0 = 2 } } == .durabilityUnknown)
+        let error = #expect(throws: KVStoreError.self) {
+            try store.update(key, default: 0, durability: .full) { $0 = 2 }
+        }
+        #expect(error?.code == .durabilityUnknown && error?.operation == .set && error?.key == "a")
+        #expect(error?.store == "/failing" && error?.underlying is KVStoreError)
         #expect(store.get(key) == 2)
     }
 }

@@ -74,6 +74,11 @@ import Testing
         #expect("\(try #require(encoding))".hasPrefix("set \"a\": the value cannot be encoded: encode: "))
         let write = #expect(throws: KVStoreError.self) { try store.set(key, value: Refusing()) }
         #expect("\(try #require(write))".hasSuffix("encode: the value's own code threw Refusal"))
+        var batch = KVBatch()
+        try batch.set(KVKey<Int>("b"), value: 1)
+        let refused = #expect(throws: KVStoreError.self) { try batch.set(key, value: Refusing()) }
+        #expect(refused?.code == .unencodable && refused?.operation == .batch && refused?.key == "a")
+        #expect(batch.changes.map(\.name) == ["b"])
         try store.set(KVKey<Int>("a"), value: 1)
         let read = #expect(throws: KVStoreError.self) { try store.read(key) }
         #expect("\(try #require(read))".hasSuffix("decode: the value's own code threw Refusal"))

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Dispatch
 import ForgeCrashTesting
 import ForgeFileSystem
@@ -57,6 +58,26 @@ private struct HomeCounter {
             #expect(HomeCounter().count == 2)
         }
         #expect(outer.get(.homeCount) == 1)
+    }
+
+    // In a separate process, which has had no scope before.
+    @Test("the first scope of a process may be asynchronous or not", .onOwnThreads, arguments: [false, true])
+    func firstScope(isAsynchronous: Bool) async {
+        await #expect(processExitsWith: .success) {
+            [isAsynchronous = isAsynchronous as Bool] in
+            let store = InMemoryKVStore()
+            let counter = HomeCounter()
+            if isAsynchronous {
+                await DefaultSettingsStore.withStore(store) {
+                    await Task.yield()
+                    counter.count = 1
+                }
+            } else {
+                DefaultSettingsStore.withStore(store) { counter.count = 1 }
+            }
+            #expect(store.get(.homeCount) == 1)
+            #expect(counter.count == 0)
+        }
     }
 
     @Test("a model over the default store observes it")
