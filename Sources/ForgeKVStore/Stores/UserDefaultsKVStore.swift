@@ -146,6 +146,8 @@ public final class UserDefaultsKVStore: KVRawStoring {
     /// aside are kept.
     public func removeAll() throws {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
+            // Except on Darwin, the domain lacks values that other code has set since the last call.
+            defaults.synchronize()
             let old = defaults.persistentDomain(forName: domain)
             defaults.removePersistentDomain(forName: domain)
             let kept = old?.filter { UserDefaultsName.isOwn($0.key) } ?? [:]
@@ -161,8 +163,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
 
     public func keys() throws -> [String] {
         try using(.keys, nil) { (defaults) throws(KVStoreError) in
-            // Except on Darwin, the domain lacks values that other code has set since the last call.
-            defaults.synchronize()
+            defaults.synchronize()  // As for `removeAll`.
             let names = (defaults.persistentDomain(forName: domain) ?? [:]).keys
                 .filter { !UserDefaultsName.isOwn($0) }.map { KeyName(UserDefaultsName.decoded($0)) }
             return Set(names).map(\.string)

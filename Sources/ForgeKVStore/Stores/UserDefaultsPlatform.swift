@@ -207,6 +207,7 @@ extension UserDefaultsKVStore {
     func setAsideName(
         of old: (name: String, object: Any)?, _ key: String, in defaults: UserDefaults
     ) -> String? {
+        defaults.synchronize()  // Otherwise the domain may lack the object; see `removeAll`.
         let content = defaults.persistentDomain(forName: domain) ?? [:]
         guard let old, content[old.name] != nil else { return nil }
         var last = 0
