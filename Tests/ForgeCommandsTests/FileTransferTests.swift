@@ -15,6 +15,24 @@ struct FileTransferTests {
         scratch = try Scratch()
     }
 
+    @Test("a log in a file store without a marker is a file of the store, and is copied", arguments: ["file", "tree"])
+    func unmarkedLog(scheme: String) async throws {
+        let values = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try values.set(KVKey<Int>("a"), value: 1)
+        try values.close()
+        let log = try Data(contentsOf: scratch.url.appendingPathComponent("kv/log"))
+        let store = DiskFileStore(root: scratch.url.appendingPathComponent("s"))
+        for key in ["saved/log", "note"] { try await store.save(log, to: key) }
+        for name in try FileManager.default.contentsOfDirectory(atPath: scratch.path("s")) where name.hasPrefix("#") {
+            try FileManager.default.removeItem(atPath: scratch.path("s/\(name)"))
+        }
+        let run = try CommandRun(["copy", "file:\(scratch.path("s"))", "\(scheme):\(scratch.path("d"))"])
+        #expect(run.status == 0 && run.output.contains("2 copied"), "\(run.output) \(run.errors)")
+        for key in ["saved/log", "note"] {
+            #expect(FileManager.default.contents(atPath: scratch.path("d/\(key)")) == log, "\(key)")
+        }
+    }
+
     @Test("files of any size are counted and kept, with few descriptors open at a time")
     func manyFiles() throws {
         for number in 0..<450 { try scratch.plant("s/d\(number % 5)/\(number)", "\(number)") }

@@ -127,6 +127,27 @@ struct RepairTests {
         #expect(FileManager.default.fileExists(atPath: scratch.path("demo/secrets/vault")))
     }
 
+    @Test("no damaged file gets into a store or backup named like the quarantine", arguments: ["store", "backup"])
+    func takenQuarantine(_ kind: String) async throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
+        let quarantine = scratch.url.appendingPathComponent("demo/secrets/quarantine")
+        if kind == "store" {
+            try await DiskFileStore(root: quarantine).save(Data("1".utf8), to: "a")
+        } else {
+            #expect(try CommandRun(["backup", scratch.path("demo/settings"), scratch.path("backup")]).status == 0)
+            try FileManager.default.moveItem(atPath: scratch.path("backup"), toPath: quarantine.path)
+        }
+        try flip("demo/secrets/vault")
+        let before = try listing()
+        for options in [["--dry-run"], []] {
+            let words = ["repair", scratch.path("demo"), "--key-file", scratch.path("demo/vault-key")]
+            let run = try CommandRun(words + options)
+            #expect(run.status == 2, "\(options) \(run.output)")
+            #expect(run.output.contains("quarantine is the directory of a store or of a backup"), "\(run.output)")
+            #expect(try listing() == before)
+        }
+    }
+
     @Test("damaged stores are repaired or set aside, everything is listed, and the check is clean afterwards")
     func everyKind() throws {
         #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)

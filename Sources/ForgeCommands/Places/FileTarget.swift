@@ -428,11 +428,13 @@ extension StoreWalk {
         let type = entry.status.type
         guard isStore else { return type == .regular ? .copied : .skipped(type.text) }
         switch try role(of: entry) {
-        case .marker, .bookkeeping, .temporary, .log: return .omitted
+        case .marker, .bookkeeping, .temporary: return .omitted
+        // In a store without a marker, a file with the content of a log is one of the store's files.
+        case .log where entry.scope.store != .none: return .omitted
         case .moved: return .skipped("a move into the store that is in progress or was interrupted")
         case .special(.directory): return .skipped("the root of another store: \(entry.scope.owner.text ?? "")")
         case .special(let type): return .skipped(type.text)
-        case .content, .vault, .vaultKey, .entry, .quarantine: break
+        case .content, .log, .vault, .vaultKey, .entry, .quarantine: break
         }
         return entry.path.keyRefusal.map { .failed($0) } ?? .copied
     }

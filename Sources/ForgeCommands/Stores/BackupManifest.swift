@@ -27,7 +27,7 @@ enum BackupManifest {
 
     /// A manifest that cannot be read counts as that of a backup, so that nothing is changed there. A directory that cannot
     /// be searched does not: no call can change what is in it.
-    private static func isBackup(_ directory: Descriptor, on fileSystem: any POSIXFileSystem) -> Bool {
+    static func isBackup(_ directory: Descriptor, on fileSystem: any POSIXFileSystem) -> Bool {
         do throws(FileSystemError) {
             guard try fileSystem.status(content, at: directory, followsSymbolicLinks: false).type == .directory else {
                 return false

@@ -12,8 +12,9 @@ struct RepairCommand: ParsableCommand {
 
             - The readable records of a key-value store stay; its unreadable bytes are copied to quarantine-… files beside \
             its log before the log is rewritten without them, as the store itself does when it is opened.
-            - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them. A \
-            damaged vault is moved as a whole, because one authentication code covers all its secrets.
+            - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them, \
+            unless it is a store or a backup. A damaged vault is moved as a whole, because one authentication code \
+            covers all its secrets.
             - A key file that others may read gets mode 0600.
             - A damaged marker of a store, without which its other files are not recognised, is written anew.
             - Files of other programs or of a later version, and files that this process may not read, are left and listed. \
@@ -186,10 +187,13 @@ struct StoreRepair {
         // A check recognises data that was set aside by this prefix.
         let base = Array("quarantine-".utf8) + name.bytes
         guard !isDryRun else {
-            if try fileSystem.exists(directory, followsSymbolicLinks: false),
-                try fileSystem.status(directory, followsSymbolicLinks: false).type != .directory
-            {
-                throw CommandFailure("\(directory.shown) is no directory")
+            if try fileSystem.exists(directory, followsSymbolicLinks: false) {
+                guard try fileSystem.status(directory, followsSymbolicLinks: false).type == .directory else {
+                    throw CommandFailure("\(directory.shown) is no directory")
+                }
+                let opened = try fileSystem.open(directory, .readOnly, options: [.directory, .noFollow])
+                defer { fileSystem.discard(opened) }
+                try requireNoStore(in: opened, directory)
             }
             return Outcome(
                 action: "set-aside", destination: directory.appending(POSIXPath(base)).shown, details: finding.details)
@@ -198,6 +202,7 @@ struct StoreRepair {
         // A link to a directory is not followed.
         let opened = try fileSystem.open(directory, .readOnly, options: [.directory, .noFollow])
         defer { fileSystem.discard(opened) }
+        try requireNoStore(in: opened, directory)
         var target = POSIXPath(base)
         var number = 0
         while try !move(path, to: target, in: opened) {
@@ -208,6 +213,16 @@ struct StoreRepair {
         try fileSystem.synchronizeParent(of: path)
         return Outcome(
             action: "set-aside", destination: directory.appending(target).shown, details: finding.details)
+    }
+
+    /// Throws if a store or a backup has the name of the quarantine directory: a file that is set aside would be one of
+    /// its own.
+    private func requireNoStore(in directory: Descriptor, _ path: POSIXPath) throws {
+        if try StoreScope(of: directory, below: .outside, on: fileSystem).isRoot
+            || BackupManifest.isBackup(directory, on: fileSystem)
+        {
+            throw CommandFailure("\(path.shown) is the directory of a store or of a backup")
+        }
     }
 
     /// Renames a file into a directory; returns false, with nothing changed, if the name exists there.

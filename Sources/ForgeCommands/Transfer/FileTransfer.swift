@@ -271,7 +271,11 @@ struct FileTransfer {
             }
             guard entry.status.type == .regular, target.store == nil || entry.path.isKey else { continue }
             if name.isLeftover {
-                if target.isAbandoned(entry.path) { body(entry.path, nil) }
+                if target.isAbandoned(entry.path) {
+                    body(entry.path, nil)
+                } else if !PartialFile.isName(name) {
+                    body(entry.path, "a file with the name of a temporary one is kept")
+                }
                 continue
             }
             // In a backup, all files are like those of apps.

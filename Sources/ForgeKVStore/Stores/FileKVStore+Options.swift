@@ -148,13 +148,16 @@ extension FileKVStore {
 
     /// Whether these are the first bytes of a log, even if they are partly damaged.
     ///
-    /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged.
+    /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged. It has
+    /// zeros, too, where a text that repeats itself has none.
     package static func isLog(startingWith bytes: [UInt8]) -> Bool {
         guard !bytes.isEmpty else { return false }
         guard bytes.count >= LogHeader.size else { return LogHeader.magic.starts(with: bytes.prefix(8)) }
+        guard !bytes.starts(with: LogHeader.magic) else { return true }
         let first = bytes[16..<32]
-        return bytes.starts(with: LogHeader.magic)
-            || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
+        // The upper half of the generation, or the bytes before the checksum.
+        let hasZeros = [36..<40, 56..<60].contains { bytes[$0].allSatisfy { $0 == 0 } }
+        return hasZeros && first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 }
     }
 
     /// Whether this is the name, in a store's directory, of data that the store set aside.
