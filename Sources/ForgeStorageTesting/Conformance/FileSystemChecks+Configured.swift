@@ -187,6 +187,12 @@ extension ConformanceChecks {
         holds("devices have distinct numbers") { tree in
             let device = try tree.fileSystem.status(tree.subject.otherDevice ?? "/").device
             try expect(try device != tree.status("f").device, "the numbers")
+            // Other tests may use the device at the same time.
+            let path = (tree.subject.otherDevice ?? "/").appending(POSIXPath("new-\(tree.fileSystem.randomBits())"))
+            try tree.fileSystem.createDirectory(path, permissions: .ownerReadWriteExecute)
+            defer { try? tree.fileSystem.removeDirectory(path) }
+            try expectEqual(
+                try tree.fileSystem.status(path).device, device, "the device of a new directory on the other one")
         },
         holds("a mount point is not renamed, replaced or removed") { tree in
             let point = try mountPoint(of: tree.subject.otherDevice ?? "/", tree)

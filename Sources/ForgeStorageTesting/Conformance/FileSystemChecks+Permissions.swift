@@ -163,6 +163,11 @@ extension ConformanceChecks {
             tree in
             try tree.opening(tree("d/own"), .writeOnly, [.create], permissions: .ownerRead) { try tree.write($0, "x") }
             try tree.expectErrno(.permissionDenied, "a second open") { try tree.open("d/own", .writeOnly) }
+            try expectEqual(try tree.status("d/own").owner, user, "the owner of the new file")
+            // On Darwin, it has the group of its directory (open(2)).
+            if !tree.isDarwin {
+                try expectEqual(try tree.status("d/own").group, group, "the group of the new file")
+            }
         },
         asOtherUser("a write by an unprivileged user clears the set-user-ID bit", mode: 0o777) { tree in
             try tree.create("d/own")
