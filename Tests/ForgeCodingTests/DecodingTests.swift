@@ -257,7 +257,8 @@ import Testing
 
     @Test("a duplicate key is refused even if the type requests it twice")
     func repeatedKeys() throws {
-        for name in ["", "name", "a longer name"] + "abcdefghijklmnopqrstuvwxyz".map { String($0) } {
+        let letters = "abcdefghijklmnopqrstuvwxyz".map { String($0) }
+        for name in ["", "name", "a longer name"] + letters {
             let key = try BinaryEncoder().encode(name)
             let twice: [UInt8] = [0xA2] + key + [1] + key + [2]
             #expect(throws: DecodingError.self, "\(name)") {

@@ -123,7 +123,8 @@ extension CodedValue {
 
     @Test("the last value of a key wins, whatever the key")
     func lastValue() throws {
-        for name in ["", "name", "a longer name"] + "abcdefghijklmnopqrstuvwxyz".map { String($0) } {
+        let letters = "abcdefghijklmnopqrstuvwxyz".map { String($0) }
+        for name in ["", "name", "a longer name"] + letters {
             let key = Odd.Key(stringValue: name)
             let value = Odd.Custom { encoder in
                 var map = encoder.container(keyedBy: Odd.Key.self)

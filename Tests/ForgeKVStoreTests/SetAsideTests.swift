@@ -157,11 +157,11 @@ struct SetAsideTests {
             let store = InMemoryKVStore()
             let present = KVKey<Value>("a", migrations: [.from(1) { (_: Value) in throw Refused() }])
             try store.set(KVKey<Value>("a"), value: old)
-            let entry = try #require(try store.entry(named: "a"))
+            let entry = try store.entry(named: "a")
             // Decoded, where the type permits it.
             #expect(store.get(KVKey<Value>("a")) != nil)
             try store.set(present, value: new)
-            #expect(store.setAside.map(\.entry) == [entry])
+            #expect(store.setAside.map(\.entry) == [entry].compactMap(\.self) && entry != nil)
         }
         try check(1, 2)
         try check("one", "two")

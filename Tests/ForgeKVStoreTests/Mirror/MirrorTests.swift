@@ -352,20 +352,6 @@ struct MirrorTests {
         }
     }
 
-    @Test("a wait ends with the list, the change or the connection that it waits for, and no later")
-    func prompt() async throws {
-        let start = ContinuousClock.now
-        let remote = RemoteDouble()
-        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
-        try await mirror.wait(for: remote.set("a", 1), upTo: TestDepth.hangLimit)
-        remote.state.withLock { $0.isDown = true }
-        try await until { !mirror.isCaughtUp }
-        remote.state.withLock { $0.isDown = false }
-        try await mirror.wait(upTo: TestDepth.hangLimit)
-        // A wait that nothing wakes looks again when it asks the store, which is after half of its time here.
-        #expect(ContinuousClock.now - start < TestDepth.hangLimit / 4)
-    }
-
     @Test("a mirror that is released frees its connection, and so does closing it")
     func release() async throws {
         let remote = RemoteDouble()

@@ -5,6 +5,7 @@ import ForgeFileSystem
 import ForgeTestTraits
 import Foundation
 import Synchronization
+import SystemPackage
 import TestDepth
 import Testing
 

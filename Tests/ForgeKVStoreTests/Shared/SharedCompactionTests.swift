@@ -182,9 +182,11 @@ struct SharedCompactionTests {
     @Test("is announced in the page while it is under way, and withdraws no announcement of another process")
     func announcement() throws {
         let seen = Mutex<[UInt8]>([])
-        let isOvertaken = Flag()
+        let (isOpen, isOvertaken) = (Flag(), Flag())
         let fileSystem = InterceptedFileSystem(fixture.process(1).fileSystem) { call throws(FileSystemError) in
-            guard call.operation == .open, call.path?.bytes.starts(with: "#log-new".utf8) == true else { return }
+            guard isOpen.isSet, call.operation == .open, call.path?.bytes.starts(with: "#log-new".utf8) == true else {
+                return
+            }
             do {
                 let announced = try fixture.byte(of: "#shared", at: 56)
                 seen.withLock { $0.append(announced) }
@@ -196,6 +198,7 @@ struct SharedCompactionTests {
         let options = fixture.options(1, compactionFloorInBytes: 2_000)
         let first = try FileKVStore(at: fixture.path, fileSystem: fileSystem, options: options)
         let second = try fixture.open(fixture.process(2))
+        isOpen.set()
         for value in 0..<500 where seen.withLock({ $0.isEmpty }) { try first.set(a, value: value) }
         #expect(try fixture.byte(of: "#shared", at: 56) == 0)
         isOvertaken.set()

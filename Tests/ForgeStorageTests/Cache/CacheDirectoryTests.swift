@@ -155,34 +155,6 @@ struct CacheDirectoryTests {
         #expect(try fixture.files() == ["b.forgecache": 51])
     }
 
-    @Test("an entry that is read while it is removed is not kept", arguments: [true, false])
-    func readDuringRemoval(isPurge: Bool) async throws {
-        let caches = Mutex<[BoundedCache<Data>]>([])
-        let reads = Counter()
-        let fileSystem = InterceptedFileSystem(EachPlatform.fileSystem()) { (call) throws(FileSystemError) in
-            guard call.operation == .unlink, let cache = caches.withLock({ $0.popLast() }) else { return }
-            let hasRead = DispatchSemaphore(value: 0)
-            Task {
-                do {
-                    let found = try await cache.value(for: "a") { Data() }
-                    if found == Data("old".utf8) { reads.increment() }
-                } catch {
-                    Issue.record(error)
-                }
-                hasRead.signal()
-            }
-            // The read needs nothing that the removal holds.
-            if hasRead.wait(timeout: .now() + 10) == .timedOut { Issue.record("the read waits for the removal") }
-        }
-        let cache = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: fileSystem)
-        await cache.insert(Data("old".utf8), for: "a")
-        caches.withLock { $0 = [cache] }
-        if isPurge { try await cache.purge() } else { try await cache.remove("a") }
-        #expect(reads.value == 1)
-        #expect(cache.valueInMemory(for: "a") == nil)
-        #expect(try await cache.value(for: "a") { Data("new".utf8) } == Data("new".utf8))
-    }
-
     @Test("a file that is damaged after it was counted is a miss, and not counted any more", arguments: [true, false])
     func damageLater(isOnDisk: Bool) async throws {
         try await withTemporaryDirectory { root in
