@@ -105,7 +105,8 @@ public struct FileStoreError: Error, Sendable {
         /// or a digit.
         case name(String)
 
-        /// All names and values together have more than 2,048 bytes in UTF-8; the name is that of the largest.
+        /// All names and values together have more than 2,048 bytes in UTF-8, or there are more than 50; the name is that
+        /// of the largest.
         case tooLarge(String)
     }
 

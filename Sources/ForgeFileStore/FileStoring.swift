@@ -164,7 +164,12 @@ extension FileStoring {
 
     public func info(_ key: String) async throws -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .info)
-        let siblings = try await list(in: checked.parent)
+        let siblings: [StoredFile]
+        do {
+            siblings = try await list(in: checked.parent)
+        } catch let error as FileStoreError {
+            throw FileStoreError(error.code, .info, key: key, underlying: error.underlying)
+        }
         guard let found = siblings.first(where: { $0.key.utf8.elementsEqual(key.utf8) }) else {
             throw FileStoreError(.notFound, .info, key: key)
         }
@@ -204,11 +209,13 @@ extension FileStoring {
 
     /// Reads the whole source into memory and saves it.
     public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        _ = try RelativeKey(checking: key, for: .copy)
         try await save(ExternalSource.read(source, key: key), to: key, overwrite: overwrite)
     }
 
     /// Renames the source to a private name, reads it into memory, saves it and removes the source.
     public func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        _ = try RelativeKey(checking: key, for: .move)
         try await ExternalSource.move(source, key: key) { content in
             try await save(content, to: key, overwrite: overwrite)
         }

@@ -9,11 +9,12 @@ import Synchronization
 public protocol FileWriting: Sendable {
     /// Appends bytes.
     ///
-    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/closed`` after ``commit()`` or ``cancel()``. After a failed or
-    ///   cancelled write the file cannot be committed: its content would have a hole.
+    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/closed`` after ``commit()`` or ``cancel()``; `CancellationError`.
+    ///   After a failed or cancelled write the file cannot be committed: its content would have a hole.
     func write(_ data: Data) async throws
 
-    /// Stores the file under its key, with the durability that was requested.
+    /// Stores the file under its key, with the durability that was requested. Directories of the key that were deleted
+    /// since the writer was opened are created again.
     ///
     /// - Returns: The stored file.
     /// - Throws: As ``FileStoring/save(_:to:overwrite:)``; nothing is stored, unless the code is

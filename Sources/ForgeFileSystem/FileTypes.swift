@@ -289,7 +289,7 @@ public protocol DirectoryWatching: Sendable {
     ///
     /// - Parameters:
     ///   - directory: An open directory; it may be closed immediately afterwards.
-    ///   - includesWrites: Whether ``DirectoryEvent/written(_:in:)`` is reported.
+    ///   - includesWrites: Whether ``DirectoryEvent/written(_:in:)`` is reported; of several calls, the last one counts.
     /// - Returns: The number of the directory in events; the same for a directory that is already watched, otherwise
     ///   one that is not in use and was not used by an earlier directory.
     /// - Throws: ``FileSystemError``: `ENOSPC` at the limit of watched directories; `EACCES` without the permission to

@@ -145,7 +145,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// Sets owner and group; nil leaves either unchanged (`fchownat(2)`).
     func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError)
 
-    /// Sets the access and modification times; nil leaves either unchanged (`utimensat(2)`).
+    /// Sets the access and modification times; nil leaves either unchanged (`utimensat(2)`). `EINVAL` for nanoseconds
+    /// outside of 0 to 999,999,999, also for those that are constants of the system (`UTIME_NOW`, `UTIME_OMIT`).
     func setTimes(accessed: FileTime?, modified: FileTime?, of file: FileReference) throws(FileSystemError)
 
     // MARK: Extended attributes

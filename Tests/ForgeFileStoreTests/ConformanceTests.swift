@@ -105,6 +105,18 @@ private final class MinimalStore: FileStoring {
 struct MinimalStoreTests {
     private let store = MinimalStore()
 
+    @Test("refuses an invalid key as the call that was made, and touches no source")
+    func invalidKeys() async throws {
+        let source = FileManager.default.temporaryDirectory.appending(path: "forge-source-\(UUID().uuidString)")
+        try Data("source".utf8).write(to: source)
+        defer { try? FileManager.default.removeItem(at: source) }
+        let copy = await #expect(throws: FileStoreError.self) { try await store.copy(from: source, to: "../x") }
+        #expect(copy?.operation == .copy && copy?.key == "../x")
+        let move = await #expect(throws: FileStoreError.self) { try await store.move(from: source, to: "../x") }
+        #expect(move?.operation == .move && move?.key == "../x")
+        #expect(try Data(contentsOf: source) == Data("source".utf8))
+    }
+
     @Test("has sizes, metadata and recursive listings")
     func queries() async throws {
         try await store.save(Data(count: 3), to: "a/b")

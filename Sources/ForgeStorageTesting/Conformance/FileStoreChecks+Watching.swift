@@ -77,11 +77,16 @@ extension ConformanceChecks {
             try expectEqual(try await changes.next(), .resync, "the first change")
             for key in ["d/f2", "d/g", "f", "d/f"] { try await store.save(text("b"), to: key) }
             var change = try await changes.next()
-            try expectEqual(change, .changed("d/f"), "the change after saves of d/f2, d/g, f and d/f")
+            // Any change may be reported as one that is not known.
+            try expect(
+                change == .changed("d/f") || change == .resync,
+                "the change after saves of d/f2, d/g, f and d/f: expected d/f, got \(String(describing: change))")
             try await store.delete("d/f")
             // One change may be reported as several.
             while change == .changed("d/f") { change = try await changes.next() }
-            try expectEqual(change, .removed("d/f"), "the change after delete(d/f)")
+            try expect(
+                change == .removed("d/f") || change == .resync,
+                "the change after delete(d/f): expected its removal, got \(String(describing: change))")
         },
     ]
 

@@ -164,7 +164,9 @@ extension ConformanceChecks {
             try expectEqual(bits.count, 100, "different results of 100 calls of randomBits()")
         },
         holds("special files have names and types") { tree in
-            for (name, type) in [("fifo", FileType.fifo), ("socket", .socket), ("plain", .regular)] {
+            let nodes = [("fifo", FileType.fifo), ("socket", .socket), ("plain", .regular)]
+            // mknod(2) of Darwin makes only devices and FIFOs.
+            for (name, type) in nodes where type == .fifo || !tree.isDarwin {
                 try tree.fileSystem.createNode(
                     tree(name), at: .workingDirectory, type: type, permissions: .ownerReadWrite, deviceNumber: 0)
                 try expectEqual(try tree.status(name).type, type, "the type")
@@ -204,18 +206,14 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status(name).owner, UserID(13), "the owner of \(name)")
             }
         },
-        holds("an exchange changes the times of both directories, and the change times of both entries") { tree in
-            // rename(2) of Darwin promises none of them for an exchange.
+        holds("an exchange changes the times of both directories") { tree in
+            // rename(2) of Darwin promises neither for an exchange.
             guard !tree.isDarwin else { return }
-            let changed = (try tree.status("f").changed, try tree.status("d/s").changed)
-            try waitForClock(tree, after: max(changed.0, changed.1))
             for name in [".", "d"] { try setOldTimes(tree, name) }
             try tree.fileSystem.rename(tree("f"), to: tree("d/s"), .exchanging)
             for name in [".", "d"] {
                 try expect(try tree.status(name).modified != old, "modified of \(name) is the old time")
             }
-            try expect(try tree.status("d/s").changed > changed.0, "the change time of the file should advance")
-            try expect(try tree.status("f").changed > changed.1, "the change time of the directory should advance")
         },
     ]
 

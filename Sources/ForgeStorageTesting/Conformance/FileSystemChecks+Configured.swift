@@ -198,7 +198,9 @@ extension ConformanceChecks {
             let point = try mountPoint(of: tree.subject.otherDevice ?? "/", tree)
             let moved = POSIXPath(Array(point.bytes) + Array(".moved".utf8))
             // A user without the right to change the directory above is refused for that.
-            let refusals: [Errno] = [.resourceBusy, .permissionDenied, .readOnlyFileSystem]
+            let refusals: [Errno] = [
+                .resourceBusy, .permissionDenied, .notPermitted, .readOnlyFileSystem, .isDirectory,
+            ]
             try tree.expectErrno(refusals, "rename(\(point), to: \(moved))") {
                 try tree.fileSystem.rename(point, to: moved)
                 try tree.fileSystem.rename(moved, to: point)

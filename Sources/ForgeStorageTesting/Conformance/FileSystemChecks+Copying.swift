@@ -288,7 +288,7 @@ extension ConformanceChecks {
             try fileSystem.link("x", at: d, to: "y", at: e)
             try fileSystem.rename("x", at: d, to: "z", at: e, .replacing)
             try fileSystem.createSymbolicLink("link", at: e, to: "y")
-            try fileSystem.createNode("node", at: e, type: .regular, permissions: .ownerReadWrite, deviceNumber: 0)
+            try fileSystem.createNode("node", at: e, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
             try fileSystem.createDirectory("below", at: e, permissions: .ownerReadWriteExecute)
             try expectEqual(try fileSystem.readSymbolicLink("link", at: e), "y", "readSymbolicLink(link, at: e)")
             try expectEqual(try tree.list("e").sorted(), ["below", "link", "node", "y", "z"], "entries(of: e)")
