@@ -245,10 +245,14 @@ struct FilePlaceTests {
             let failure = await #expect(throws: PresentStore.self, "\(key)") {
                 try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: true)
             }
-            #expect(failure?.description == "the destination has a store there: \(text)")
+            let expected = text == "backup" ? "the destination has a backup there" : nil
+            #expect(failure?.description == expected ?? "the destination has a store there: \(text)")
+            // A dry run asks for it.
+            #expect(try place.obstacle(to: key)?.description == failure?.description)
         }
         #expect(try paths() == before.0 && scratch.contents("t") == before.1)
         for key in ["kv/note", "log/note", "vault/note"] {
+            #expect(try place.obstacle(to: key)?.description == nil)
             try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: false)
         }
     }

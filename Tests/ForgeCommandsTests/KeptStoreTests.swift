@@ -217,7 +217,7 @@ struct KeptStoreTests {
         #expect(refused.status == 1, "\(refused.output)")
         #expect(
             Set(try refused.rows().map { $0["reason"] as? String })
-                == ["the destination has a store there: a backup"])
+                == ["the destination has a backup there"])
         #expect(try files("dst") == before)
         try FileManager.default.copyItem(atPath: scratch.path("b"), toPath: scratch.path("src/files/b"))
         let run = try copy("tree:src", "tree:dst")

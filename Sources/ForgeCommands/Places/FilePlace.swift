@@ -14,6 +14,9 @@ protocol FilePlace: Sendable {
     /// Opens a file; nil if there is no file at the key.
     func open(_ key: String) async throws -> (any CopiedFile)?
 
+    /// The store or backup that keeps a file from being stored at a key: a server has no such stores. Nil if there is none.
+    func obstacle(to key: String) throws -> PresentStore?
+
     /// Stores the content of a file atomically; `isPresent` says whether a file was found at the key.
     func store(_ file: any CopiedFile, as key: String, isPresent: Bool) async throws
 
@@ -25,6 +28,10 @@ protocol FilePlace: Sendable {
 
     /// Whether two keys name the same file, as on file systems that fold case.
     func isSameFile(_ key: String, _ other: String) -> Bool
+}
+
+extension FilePlace {
+    func obstacle(to key: String) throws -> PresentStore? { nil }
 }
 
 /// A file of a listing.
@@ -152,24 +159,35 @@ struct LocalFilePlace: FilePlace {
         if let store = target.store {
             try await save(file, in: store, as: key)
         } else {
-            if let obstacle = try target.obstacle(toCreating: parent, like: nil) { throw obstacle }
+            if let obstacle = try obstacle(to: key) { throw obstacle }
             try target.prepare(parent, like: nil)
             let directory = try target.openDirectory(parent)
             defer { fileSystem.discard(directory) }
-            if try target.backup(above: parent) != nil { throw PresentStore(text: "backup") }
-            try requireNoStore(in: directory, name)
             try await PartialFile(of: Array("\(key)\n\(file.identity)".utf8), in: directory, on: fileSystem)
                 .finish(file, as: name, isExpected: isPresent)
         }
         try target.includeInFlush(parent)
     }
 
-    /// Throws if a file of an ordinary directory belongs to a store there: a server has no such stores.
-    private func requireNoStore(in directory: Descriptor, _ name: POSIXPath) throws {
+    func obstacle(to key: String) throws -> PresentStore? {
+        guard target.store == nil else { return nil }
+        let (parent, name) = POSIXPath(key).splitLast()
+        if let obstacle = try target.obstacle(toCreating: parent, like: nil) { return obstacle }
+        let directory: Descriptor
+        do throws(FileSystemError) {
+            directory = try target.openDirectory(parent)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+        defer { fileSystem.discard(directory) }
+        if try target.backup(above: parent) != nil { return .backup }
         let scope = try StoreScope(of: directory, on: fileSystem)
-        guard try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem) else { return }
+        guard try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem) else {
+            return nil
+        }
         let kind = try fileSystem.kindByContent(of: name, at: directory) ?? .keyValue
-        throw PresentStore(text: scope.store.text ?? kind.text)
+        return PresentStore(text: scope.store.text ?? kind.text)
     }
 
     private func save(_ file: any CopiedFile, in store: DiskFileStore, as key: String) async throws {
@@ -196,10 +214,14 @@ struct LocalFilePlace: FilePlace {
 
 /// A file was not written, because its name belongs to a store in the destination.
 struct PresentStore: Error, CustomStringConvertible {
-    /// The kinds of the store in words.
-    let text: String
+    let description: String
 
-    var description: String { "the destination has a store there: \(text)" }
+    static let backup = PresentStore(description: "the destination has a backup there")
+
+    /// - Parameter text: The kinds of the store in words.
+    init(text: String) { self.init(description: "the destination has a store there: \(text)") }
+
+    private init(description: String) { self.description = description }
 }
 
 /// A server refuses to return one file, such as an object in S3 that is archived.

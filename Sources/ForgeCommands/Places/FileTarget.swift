@@ -231,7 +231,7 @@ struct FileTarget: Sendable {
     ) throws(FileSystemError) -> PresentStore? {
         if let backup = try backup(above: directory) {
             if let source, BackupManifest.isBackup(backup, in: source) { return nil }
-            return PresentStore(text: "backup")
+            return .backup
         }
         let scope = try scope(of: directory)
         guard scope.store.hasNestedKeys || scope.isUnknown else { return nil }

@@ -103,7 +103,7 @@ extension KeyValueSource {
     ///
     /// - Parameters:
     ///   - reader: The input.
-    ///   - lines: Receives the lines that were read.
+    ///   - lines: Receives the lines that were read, if the input is not a plain object.
     /// - Returns: The members; nil for other input, and for an object of more than 64 MiB.
     /// - Throws: ``CommandFailure`` for a failed read.
     private static func plainObject(
@@ -130,6 +130,7 @@ extension KeyValueSource {
             guard case .string(let name) = entry.key else { return nil }
             members.append((name, entry.value))
         }
+        lines = []  // They are not needed, and may be many.
         return members
     }
 

@@ -163,7 +163,7 @@ struct FileGroupCopy {
         if let backup = try target.backup(above: group.directory) {
             // No process has a store in a backup open: its files are like any others.
             let isMirrored = BackupManifest.isBackup(backup, in: self.source)
-            let refusal = isMirrored ? nil : "the destination has a backup there"
+            let refusal = isMirrored ? nil : "\(PresentStore.backup)"
             return TargetStore(scope: .outside, isMirrored: isMirrored, refusal: refusal)
         }
         var store = TargetStore(scope: try StoreScope(of: directory, on: fileSystem))
@@ -178,14 +178,14 @@ struct FileGroupCopy {
                 store.isInUse = try !target.lockStore(in: group.directory, of: store.scope)
             }
         } else if store.scope.store == .none {
-            store.refusal = try otherUnmarkedStore(sourceScope).map { "\(PresentStore(text: $0))" }
+            store.refusal = try otherUnmarkedStore(sourceScope).map { "\($0)" }
         }
         return store
     }
 
     /// What kind of store, or a backup, is in the directory of the target, which no store has marked, if the source has
     /// another store there, whose marker would hide it.
-    private func otherUnmarkedStore(_ scope: StoreScope) throws -> String? {
+    private func otherUnmarkedStore(_ scope: StoreScope) throws -> PresentStore? {
         let isRecursive = scope.isRoot && scope.store.hasNestedKeys
         let directory = target.root.appendingIfAny(group.directory)
         let other = try FileTarget.unmarkedStoreFiles(in: directory, isRecursive: isRecursive).first { file in
@@ -193,7 +193,7 @@ struct FileGroupCopy {
             guard let kind = file.kind else { return !BackupManifest.isBackup(path, in: source) }
             return try !scope.owner.contains(kind) && !SourceFile.hasKind(kind, path, in: source)
         }
-        return other.map { $0.kind?.text ?? "a backup" }
+        return other.map { other in other.kind.map { PresentStore(text: $0.text) } ?? .backup }
     }
 
     /// Whether a file is one that only running processes of a store need, such as a lock or a journal: it stays.

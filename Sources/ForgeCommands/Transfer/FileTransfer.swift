@@ -273,7 +273,7 @@ struct FileTransfer {
             if name.isLeftover {
                 if target.isAbandoned(entry.path) {
                     body(entry.path, nil)
-                } else if !PartialFile.isName(name) {
+                } else if entry.scope.store == .none, !PartialFile.isName(name) {
                     body(entry.path, "a file with the name of a temporary one is kept")
                 }
                 continue

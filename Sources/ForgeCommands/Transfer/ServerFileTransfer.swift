@@ -88,7 +88,11 @@ struct ServerFileTransfer {
         if let present, try await file.isEqual(to: present) {
             return try log.record(.equal, key, bytes: file.sizeInBytes)
         }
-        if !arguments.dryRun { try await target.store(file, as: key, isPresent: present != nil) }
+        if !arguments.dryRun {
+            try await target.store(file, as: key, isPresent: present != nil)
+        } else if let obstacle = try target.obstacle(to: key) {
+            throw obstacle
+        }
         try log.record(present == nil ? .copy : .replace, key, bytes: file.sizeInBytes)
     }
 

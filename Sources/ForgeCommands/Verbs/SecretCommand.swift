@@ -110,7 +110,10 @@ struct VaultArguments: ParsableArguments {
         // The message of wrong usage would not name the path, since it may be a secret.
         try requireOutsideBackups(vault, path, .failure)
         try requireKnownStore(at: vault, path)
-        if try !itemExists(at: keyFileURL) { try requireKnownStore(at: POSIXPath(keyFileURL), keyFile) }
+        if try !itemExists(at: keyFileURL) {
+            try requireOutsideBackups(POSIXPath(keyFileURL), keyFile, .failure)
+            try requireKnownStore(at: POSIXPath(keyFileURL), keyFile)
+        }
         return try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
 
