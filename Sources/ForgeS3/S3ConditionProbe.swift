@@ -21,7 +21,9 @@ final class S3ConditionProbe: Sendable {
         self.transport = transport
     }
 
-    /// Throws unless the server keeps a condition, which is not `.none`.
+    /// Throws unless the server keeps a condition.
+    ///
+    /// - Precondition: `condition` is not `.none`, which would be tested as a replacement.
     func require(_ condition: S3Condition, isMultipart: Bool) async throws(S3Error) {
         let promise = Promise(isExclusive: condition == .absent, isMultipart: isMultipart)
         let test = tests.withLock { tests in

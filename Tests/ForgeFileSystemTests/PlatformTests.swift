@@ -73,6 +73,7 @@ struct PlatformTests {
             ("f", O_RDONLY | O_DIRECTORY, ENOTDIR), ("l", O_RDONLY, ELOOP), ("m/g", O_RDONLY, ELOOP),
             ("m/", O_RDONLY, ELOOP), ("m", O_RDONLY | O_DIRECTORY, ELOOP), ("d/n", O_RDONLY, ELOOP),
             ("broken", O_RDONLY, ELOOP), ("new/", O_WRONLY | O_CREAT, EISDIR),
+            ("none/x/", O_WRONLY | O_CREAT, ENOENT), ("f/x/", O_WRONLY | O_CREAT, ENOTDIR),
             ("f", O_WRONLY | O_CREAT | O_EXCL, EEXIST),
         ]
         for (path, flags, expected) in refusals {

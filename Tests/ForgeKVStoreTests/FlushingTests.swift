@@ -46,6 +46,8 @@ struct FlushingTests {
         let layered = ExpiringKVStore(NamespacedKVStore(store, namespace: "n"))
         #expect(BlockingLane.lane(of: store) === store.engine.lane)
         #expect(BlockingLane.lane(of: layered) === store.engine.lane)
+        let migrating = MigratingKVStore(from: InMemoryKVStore(), to: layered)
+        #expect(BlockingLane.lane(of: migrating) === store.engine.lane)
         #expect(store.engine.lane !== BlockingLane.general)
         #expect(BlockingLane.lane(of: NamespacedKVStore(InMemoryKVStore(), namespace: "n")) === BlockingLane.general)
     }

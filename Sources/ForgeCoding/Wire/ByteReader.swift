@@ -74,7 +74,7 @@ struct ByteReader {
         return Int(entries)
     }
 
-    /// The error for an item of another type than requested, whose first byte has been read.
+    /// The error for an item of another type than requested; its first byte must exist.
     func mismatch(_ offset: Int) -> WireFailure {
         let first = self[offset]
         if first == Simple.break || 28...30 ~= first & ~MajorType.mask { return .malformed(offset: offset) }

@@ -196,10 +196,12 @@ final class WatchedTree {
         do throws(FileSystemError) {
             try store.withDirectory(key) { (descriptor) throws(FileSystemError) in
                 let number = try watch.watch(descriptor, includesWrites: true)
+                let known = name.flatMap { parent?.children[$0] }
+                let isKnown = known.map { directories[$0.number] === $0 } ?? false
                 let directory = insert(number, key, name, in: parent)
                 let entries = try store.fileSystem.entries(of: descriptor)
                 if let name, let parent, entries.contains(where: \.name.isStoreMarker) {
-                    return forget(name, in: parent, reporting: reporting)
+                    return forget(name, in: parent, reporting: reporting && isKnown)
                 }
                 for entry in entries where !isCancelled() {
                     guard let key = directory.key(of: entry.name) else { continue }
@@ -258,8 +260,7 @@ final class WatchedTree {
         }
     }
 
-    /// Stops watching the directory at a name, if one is watched there; reports its removal unless nothing of it was
-    /// reported.
+    /// Stops watching the directory at a name, if one is watched there; reports its removal if `reporting` is set.
     private func forget(_ name: POSIXPath, in directory: WatchedDirectory, reporting: Bool = true) {
         guard let child = directory.children.removeValue(forKey: name) else { return }
         release(child)

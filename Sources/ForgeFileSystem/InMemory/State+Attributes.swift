@@ -107,7 +107,8 @@ extension InMemoryFileSystem.State {
         guard !isReadOnly(index) else { throw .readOnlyFileSystem }
     }
 
-    /// Requires permission to add a name to a directory, in which it was looked up before.
+    /// Requires permission to add a name to a directory. The name was looked up before, which refuses a directory that
+    /// was removed.
     @inline(__always) func requirePermissionToCreate(in directory: Int) throws(Errno) {
         try require([.write, .execute], to: directory)
     }

@@ -162,7 +162,7 @@ func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] 
 extension timespec {
     /// The time, or the constant that leaves a time unchanged (UTIME_OMIT).
     init(_ time: FileTime?) {
-        self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { $0.systemNanoseconds } ?? -2)
+        self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { Int($0.nanoseconds) } ?? -2)
     }
 }
 

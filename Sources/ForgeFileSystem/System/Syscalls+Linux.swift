@@ -248,7 +248,7 @@ private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [Dire
 extension timespec {
     /// The time, or the constant that leaves a time unchanged (UTIME_OMIT).
     init(_ time: FileTime?) {
-        self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { $0.systemNanoseconds } ?? 0x3fff_fffe)
+        self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { Int($0.nanoseconds) } ?? 0x3fff_fffe)
     }
 }
 

@@ -119,20 +119,28 @@ func sysSetOwner(
     unsafe fchownat(directory, path, user, group, flags)
 }
 
-extension FileTime {
-    /// The nanoseconds as the system takes them. Numbers that are out of range are replaced by one that it refuses: some
-    /// of them are its constants for the present time and for none (`UTIME_NOW`, `UTIME_OMIT`).
-    var systemNanoseconds: Int { (0..<1_000_000_000).contains(nanoseconds) ? Int(nanoseconds) : 1_000_000_000 }
+/// Whether the nanoseconds of times are in range. The system takes some others as constants (`UTIME_NOW`, `UTIME_OMIT`),
+/// and Darwin passes the rest on to the file system.
+private func areValid(_ times: FileTime?...) -> Bool {
+    times.allSatisfy { $0.map { (0..<1_000_000_000).contains($0.nanoseconds) } ?? true }
 }
 
 func sysSetTimes(_ descriptor: CInt, _ accessed: FileTime?, _ modified: FileTime?) -> CInt {
-    unsafe futimens(descriptor, [timespec(accessed), timespec(modified)])
+    guard areValid(accessed, modified) else {
+        errno = EINVAL
+        return -1
+    }
+    return unsafe futimens(descriptor, [timespec(accessed), timespec(modified)])
 }
 
 func sysSetTimes(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ accessed: FileTime?, _ modified: FileTime?, _ flags: CInt
 ) -> CInt {
-    unsafe utimensat(directory, path, [timespec(accessed), timespec(modified)], flags)
+    guard areValid(accessed, modified) else {
+        errno = EINVAL
+        return -1
+    }
+    return unsafe utimensat(directory, path, [timespec(accessed), timespec(modified)], flags)
 }
 
 func sysMakeDirectory(_ directory: CInt, _ path: UnsafePointer<CChar>, _ mode: mode_t) -> CInt {
@@ -274,13 +282,14 @@ func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CI
     }
     // A slash at the end asks for a directory, which open(2) does not create.
     let isDirectory = unsafe path[strlen(path) - 1] == slash
-    guard !isDirectory || flags & O_CREAT == 0 else {
-        errno = EISDIR
-        return -1
-    }
     var current = directory
     for index in components.indices {
         let isLast = index == components.count - 1
+        if isLast, isDirectory, flags & O_CREAT != 0 {
+            if current != directory { close(current) }
+            errno = EISDIR
+            return -1
+        }
         let next = unsafe components[index].withCString { name in
             let next =
                 unsafe isLast

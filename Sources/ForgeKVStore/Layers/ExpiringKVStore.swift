@@ -330,9 +330,11 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     public func synchronize() throws { try base.synchronize() }
 }
 
-extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {
-    var baseStore: any KVTransactionalStoring { base }
+extension ExpiringKVStore: KVStoreAbove {
+    var storeBelow: any Sendable { base }
+}
 
+extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {
     func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws {
         let end = duration.map { now().addingTimeInterval($0 / .seconds(1)) }
         try commit(batch) { _ in end }

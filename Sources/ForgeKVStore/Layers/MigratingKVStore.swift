@@ -124,8 +124,8 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     /// Makes copies durable before the originals are removed.
     private func secure() throws { try new.transactional?.synchronize() }
 
-    /// Copies the value of a name if only the old store has one; the lock is held. No store has one of a name that is too
-    /// long, which the new store refuses then.
+    /// Copies the value of a name if only the old store has one; the lock is held. A name that is too long has no value;
+    /// the change that follows is refused.
     private func copy(_ name: String) throws {
         guard KeyName(name).isValid, try new.rawValue(named: name) == nil, let bytes = try old.rawValue(named: name)
         else { return }
@@ -234,6 +234,10 @@ extension MigratingKVStore {
 }
 
 // MARK: Transactions
+
+extension MigratingKVStore: KVStoreAbove {
+    var storeBelow: any Sendable { new }
+}
 
 extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalStoring {
     /// The entry in the new store, after moving the value.

@@ -148,21 +148,23 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
 
 /// A store whose batches may have an expiration.
 protocol KVExpiringBatches: KVTransactionalStoring {
-    /// The store that it keeps the values in.
-    var baseStore: any KVTransactionalStoring { get }
-
     /// Commits a batch whose values expire after a duration, or, with nil, not at all.
     func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws
 }
 
 // MARK: Threads
 
+/// A store that is no ``KVLayer`` and makes its writes in another store.
+protocol KVStoreAbove: Sendable {
+    var storeBelow: any Sendable { get }
+}
+
 extension FileKVStore {
     /// The store on disk below layers; nil if there is none.
     static func below(_ store: any Sendable) -> FileKVStore? {
         if let store = store as? FileKVStore { return store }
         if let layer = store as? any KVLayer { return below(layer.base) }
-        if let expiring = store as? any KVExpiringBatches { return below(expiring.baseStore) }
+        if let above = store as? any KVStoreAbove { return below(above.storeBelow) }
         return nil
     }
 

@@ -244,11 +244,12 @@ extension SharedPage {
     @inline(never)
     private func mend() throws(FileSystemError) {
         try restoreSize()
-        let content = try Self.content(of: file, on: fileSystem)
         let own = slot.load(ordering: .relaxed)
-        // A slot that is left with this process in it would count as another use of the store.
-        let isKept = content.process(inSlot: own) == processes.own
-        guard let place = isKept ? own : content.freeSlot(processes) else {
+        // A slot that is left with this process in it would count as another use of the store. It is read as it is: a
+        // page whose inode number is damaged counts as empty.
+        let isKept = try read(slotOffset..<slotOffset + SharedPageContent.slotSize)
+            .elementsEqual(SharedPageContent.slot(processes.own))
+        guard let place = try isKept ? own : Self.content(of: file, on: fileSystem).freeSlot(processes) else {
             throw FileSystemError(.write, .noLocks, path: .sharedName)
         }
         try write(SharedPageContent.signature, at: 0)

@@ -148,8 +148,8 @@ extension FileKVStore {
 
     /// Whether these are the first bytes of a log, even if they are partly damaged.
     ///
-    /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged. It has
-    /// zeros, too, where a text that repeats itself has none.
+    /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged. Zeros
+    /// in the header tell it from a text whose lines repeat.
     package static func isLog(startingWith bytes: [UInt8]) -> Bool {
         guard !bytes.isEmpty else { return false }
         guard bytes.count >= LogHeader.size else { return LogHeader.magic.starts(with: bytes.prefix(8)) }

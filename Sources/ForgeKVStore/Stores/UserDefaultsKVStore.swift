@@ -146,7 +146,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
     /// aside are kept.
     public func removeAll() throws {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
-            // Except on Darwin, the domain lacks values that other code has set since the last call.
+            // Except on Darwin, the domain lacks values that other code has set since the last `synchronize`.
             defaults.synchronize()
             let old = defaults.persistentDomain(forName: domain)
             defaults.removePersistentDomain(forName: domain)

@@ -195,7 +195,8 @@ extension UserDefaultsKVStore {
     /// - Throws: ``KVStoreError``.
     public func setAside() throws -> [(name: String, bytes: [UInt8])] {
         try using(.keys, nil) { (defaults) throws(KVStoreError) in
-            (defaults.persistentDomain(forName: domain) ?? [:])
+            defaults.synchronize()  // As for `removeAll`.
+            return (defaults.persistentDomain(forName: domain) ?? [:])
                 .compactMap { name, object in SetAsideName(name).map { ($0, object) } }
                 .sorted { ($0.0.key, $0.0.number) < ($1.0.key, $1.0.number) }
                 .map { (UserDefaultsName.decoded($0.0.key), PropertyListValue.bytes(of: $0.1) ?? []) }

@@ -412,8 +412,7 @@ extension TableView {
         }
     }
 
-    /// Records that the value of a name with a revision is reported, because it cannot be read; returns whether this is
-    /// the first report of it.
+    /// Records a report that the value of a name at a revision cannot be read; returns whether it is the first.
     func report(_ revision: UInt64, of name: KeyName) -> Bool {
         let section = domain.enter()
         defer { section.leave() }

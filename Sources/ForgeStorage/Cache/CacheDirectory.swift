@@ -94,10 +94,7 @@ package final class CacheDirectory: Sendable {
                 try write(key, header, payload)
             } catch {
                 // The entry that could not be replaced is out of date. The first failure is the one to report.
-                do {
-                    try Self.unlink(name, in: root, durability)
-                    index.clear(name)
-                } catch _ {}
+                do { try index.clear(name, with: { try Self.unlink(name, in: root, durability) }) } catch _ {}
                 throw error
             }
             didStore()

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import Synchronization
 
 /// The names and sizes of a cache's files, in the order of their eviction; it exists in memory only.
@@ -7,7 +8,7 @@ import Synchronization
 ///
 /// A name's file and its entry here change under the lock of the name, so they agree when no call is under way. Files
 /// that other processes add are counted from the next listing on, files that they remove until the eviction of their
-/// names, or until a read misses them.
+/// names or, in a cache of images, until a read misses them.
 final class FileIndex: Sendable {
     /// A file, as the directory lists it.
     struct Listed {
@@ -74,18 +75,14 @@ final class FileIndex: Sendable {
 
     /// Calls `remove` to remove a file.
     func remove(_ name: String, with remove: () throws -> Void) throws {
-        try nameLocks.withLock(name) {
-            try remove()
-            clear(name)
-        }
+        try nameLocks.withLock(name) { try clear(name, with: remove) }
     }
 
     /// Removes a file that was found to be damaged, if `isStillDamaged` confirms it under the lock of its name.
     func remove(_ name: String, if isStillDamaged: () throws -> Bool) throws {
         try nameLocks.withLock(name) {
             guard try isStillDamaged() else { return }
-            try removeFile(name)
-            clear(name)
+            try clear(name, with: { try removeFile(name) })
         }
     }
 
@@ -98,8 +95,20 @@ final class FileIndex: Sendable {
         }
     }
 
+    /// Calls `remove`, which removes a file under the lock of its name, and clears its entry, also if it is not known
+    /// whether the removal is durable.
+    func clear(_ name: String, with remove: () throws -> Void) throws {
+        do {
+            try remove()
+        } catch {
+            if (error as? FileSystemError)?.isEffectVisible == true { clear(name) }
+            throw error
+        }
+        clear(name)
+    }
+
     /// Clears the entry of a file that was removed under the lock of its name.
-    func clear(_ name: String) {
+    private func clear(_ name: String) {
         state.withLock { state in
             state.queue?.remove(name)
             state.unremoved.remove(name)

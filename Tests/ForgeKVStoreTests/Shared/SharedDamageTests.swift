@@ -141,6 +141,24 @@ struct SharedDamageTests {
         #expect(try fixture.open(fixture.process(2), .exclusive).get(a) == 2)
     }
 
+    @Test("a process that repairs the page stays in its slot, and takes no slot of another one", arguments: [0, 24])
+    func repairedBySecond(_ offset: Int) throws {
+        func processes() throws -> [Int32] {
+            let page = SharedPageContent(try fixture.bytes("#shared"), inode: try inode())
+            return (0..<SharedPageContent.slotCount).compactMap { page.process(inSlot: $0)?.id }
+        }
+        let first = try fixture.open(fixture.process(1))
+        let second = try fixture.open(fixture.process(2))
+        try first.set(a, value: 1)
+        let byte = try fixture.byte(of: "#shared", at: offset)
+        try fixture.overwrite("#shared", [~byte], at: Int64(offset))
+        try second.set(a, value: 2)
+        #expect(try processes() == [1, 2])
+        try second.close()
+        #expect(try processes() == [1])
+        #expect(first.get(a) == 2)
+    }
+
     @Test("a page in memory of the system is repaired as well", arguments: [0, 15, 24, 64, 72])
     func repairedMapping(_ offset: Int) throws {
         let directory = TemporaryDirectory()
