@@ -127,7 +127,8 @@ private func areValid(_ times: FileTime?...) -> Bool {
 
 func sysSetTimes(_ descriptor: CInt, _ accessed: FileTime?, _ modified: FileTime?) -> CInt {
     guard areValid(accessed, modified) else {
-        errno = EINVAL
+        var status = stat()
+        if unsafe fstat(descriptor, &status) == 0 { errno = EINVAL }
         return -1
     }
     return unsafe futimens(descriptor, [timespec(accessed), timespec(modified)])
@@ -137,7 +138,9 @@ func sysSetTimes(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ accessed: FileTime?, _ modified: FileTime?, _ flags: CInt
 ) -> CInt {
     guard areValid(accessed, modified) else {
-        errno = EINVAL
+        // A missing file is reported first, as by the system.
+        var status = stat()
+        if unsafe fstatat(directory, path, &status, flags) == 0 { errno = EINVAL }
         return -1
     }
     return unsafe utimensat(directory, path, [timespec(accessed), timespec(modified)], flags)
