@@ -75,8 +75,8 @@ extension Mutation {
                 try tree.base.setPermissions(permissions, of: file.following(true))
             }
         },
-        seeing("a symbolic link was last read long ago") {
-            if $0.type == .symbolicLink { $0.accessed = FileTime(seconds: 0) }
+        seeing("a symbolic link was last written long ago") {
+            if $0.type == .symbolicLink { $0.modified = FileTime(seconds: 0) }
         },
         Mutation("an omitted owner is the superuser") {
             $0.setOwner = { (tree, owner, group, file) throws(FileSystemError) in

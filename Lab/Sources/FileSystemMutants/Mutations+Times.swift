@@ -63,15 +63,6 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        frozen("an exchange does not move the time of change of its second entry") {
-            $0.rename = { (tree, call) throws(FileSystemError) in
-                if call.mode == .exchanging {
-                    try tree.freezeChange(
-                        of: .path(call.newPath, at: call.newDirectory, followsSymbolicLinks: false))
-                }
-                try call.rename(on: tree)
-            }
-        },
         Mutation("an exchange does not change the time of its first directory") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 guard call.mode == .exchanging else { return try call.rename(on: tree) }
