@@ -128,6 +128,7 @@ public var ENOENT: Int32 { 2 }
 public var EINTR: Int32 { 4 }
 public var EXDEV: Int32 { 18 }
 public var ENOTDIR: Int32 { 20 }
+public var EISDIR: Int32 { 21 }
 public var EPERM: Int32 { 1 }
 public var EINVAL: Int32 { 22 }
 public var ENOTTY: Int32 { 25 }
