@@ -208,9 +208,10 @@ extension UserDefaultsKVStore {
     func setAsideName(
         of old: (name: String, object: Any)?, _ key: String, in defaults: UserDefaults
     ) -> String? {
+        guard let old else { return nil }
         defaults.synchronize()  // Otherwise the domain may lack the object; see `removeAll`.
         let content = defaults.persistentDomain(forName: domain) ?? [:]
-        guard let old, content[old.name] != nil else { return nil }
+        guard content[old.name] != nil else { return nil }
         var last = 0
         for (name, other) in content {
             guard let name = SetAsideName(name), name.key == key else { continue }
