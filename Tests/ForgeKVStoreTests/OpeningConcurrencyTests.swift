@@ -225,9 +225,12 @@ import Testing
             let count = TestDepth.limit(16 << 20, deep: 64 << 20)
             try store.set(key, value: String(repeating: "x", count: count))
             #expect(store.get(key)?.utf8.count == count)
-            // Enough for the old value to be reclaimed.
-            for number in 0..<2_000 { try store.set(key, value: "short \(number)") }
-            let growth = try anonymousMemory() - before
+            // Enough for the old value to be reclaimed. On a busy machine readers may delay that, so it is tried again.
+            var growth = Int.max
+            for _ in 0..<50 where growth >= count / 2 {
+                for number in 0..<2_000 { try store.set(key, value: "short \(number)") }
+                growth = try anonymousMemory() - before
+            }
             #expect(growth < count / 2, "\(growth)")
         }
     }
