@@ -138,7 +138,7 @@ extension CodedValue {
 
     final class Token: Sendable {}
 
-    @Test("an encoder and a decoder let go of their user info, also after a failure")
+    @Test("an encoder and a decoder release their user info, also after a failure")
     func release() throws {
         let key = try #require(CodingUserInfoKey(rawValue: "token"))
         weak var encoding: Token?

@@ -142,7 +142,7 @@ final class Scratch: Sendable {
     }
 
     #if os(Linux)
-    /// What this process has open in the directory, once for each descriptor.
+    /// The paths in the directory that this process has open, once for each descriptor.
     func opened() throws -> [String] {
         let root = url.resolvingSymlinksInPath().path + "/"
         // The descriptors of other tests may be closed meanwhile.

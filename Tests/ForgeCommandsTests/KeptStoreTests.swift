@@ -288,7 +288,7 @@ struct KeptStoreTests {
 extension KeptStoreTests {
     // MARK: Manifests
 
-    /// What a manifest in a test has in its lines, and why it is refused.
+    /// The lines of a manifest, and the reason why it is refused.
     struct OddManifest: CustomTestStringConvertible {
         var lines: [String] = []
         var format = "\"format\":\"forge-backup\",\"version\":1"

@@ -246,7 +246,7 @@ struct KeyValueLineTests {
         #expect(run.status == 2, "\(run.errors)")
         let rows = try run.rows().map { "\($0["key"] as? String ?? ""): \($0["reason"] as? String ?? "")" }
         #expect(rows == expected)
-        // What goes to standard output is not kept back as that of a file is.
+        // Lines on standard output are written at once; a file of an incomplete source is not.
         let text = try CommandRun(words + ["json:-"])
         #expect(text.status == 2 && text.output == "\(lines[0])\n\(lines[12])\n", "\(text.output)")
         #expect(text.errors.hasSuffix(", 0 equal, 9 failed\nError: 9 items failed, 2 did not\n"), "\(text.errors)")

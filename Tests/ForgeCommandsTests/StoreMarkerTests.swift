@@ -261,7 +261,7 @@ struct FileTargetTests {
             #expect(failure.description.hasPrefix(start))
             return String(failure.description.dropFirst(start.count))
         }
-        // What is in a backup is not named, too.
+        // The files in a backup are not named.
         try scratch.copy("all/log/log", to: "all/backup/content/log/log")
         #expect(try message("all") == "backup (a backup), log/log, vault/key, vault/v")
         #expect(try message("all/backup") == "\(scratch.path("all/backup")) (a backup)")

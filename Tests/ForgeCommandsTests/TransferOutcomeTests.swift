@@ -32,7 +32,7 @@ struct TransferOutcomeTests {
             "copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("files"))", "--delete", "--json",
         ])
         #expect(incomplete.status == 2 && incomplete.errors.contains("nothing was deleted"), "\(incomplete.errors)")
-        // What was copied before is counted.
+        // The files that were copied before the failure are counted.
         let counts = try incomplete.summary()
         #expect(counts["copied"] as? Int == 1 && counts["failed"] as? Int == 1, "\(counts)")
         #expect(try scratch.files("files") == ["file": "text", "kept": "text"])

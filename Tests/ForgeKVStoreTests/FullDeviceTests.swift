@@ -244,7 +244,7 @@ import Testing
         #expect(next.range == 65_536..<196_608 && space.preparesAt == .max)
         next.prepare()
         #expect(try size() == 196_608)
-        // What does not fit into the first window is in the second one.
+        // A record that does not fit into the first window is in the second one.
         isMapped = try space.reserve(5000, at: 126_000, of: file)
         #expect(isMapped)
         #expect(try size() == 196_608)

@@ -14,7 +14,7 @@ protocol FilePlace: Sendable {
     /// Opens a file; nil if there is no file at the key.
     func open(_ key: String) async throws -> (any CopiedFile)?
 
-    /// The store or backup that keeps a file from being stored at a key: a server has no such stores. Nil if there is none.
+    /// The store or backup in a directory that keeps a file from being stored at a key; nil if there is none.
     func obstacle(to key: String) throws -> PresentStore?
 
     /// Stores the content of a file atomically; `isPresent` says whether a file was found at the key.

@@ -183,8 +183,8 @@ struct FileGroupCopy {
         return store
     }
 
-    /// What kind of store, or a backup, is in the directory of the target, which no store has marked, if the source has
-    /// another store there, whose marker would hide it.
+    /// The store without a marker, or the backup, in the directory of the target; nil if there is none, or if the source
+    /// has the same one there. The marker of another store of the source would hide it.
     private func otherUnmarkedStore(_ scope: StoreScope) throws -> PresentStore? {
         let isRecursive = scope.isRoot && scope.store.hasNestedKeys
         let directory = target.root.appendingIfAny(group.directory)

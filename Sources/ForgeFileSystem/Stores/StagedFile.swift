@@ -313,11 +313,11 @@ extension StoreDirectory {
     ///     ``synchronizeParents(of:)``.
     ///   - isFresh: Whether the file was staged by the same call, so that its directory need not be opened again.
     /// - Returns: The status of the stored file.
-    /// - Throws: `ECANCELED` of a rename if there is no file with the expected revision; `ELOOP`, `EISDIR` or
-    ///   `ENOTSUP` if the existing file is a link, a directory or another file that is not regular: it does not belong to
-    ///   the store, and is kept. An error with
-    ///   ``FileSystemError/isTakenTurn`` if another process keeps the turn. `ENOENT` if the directory of the key was
-    ///   removed and the file is closed. The file stays staged, unless ``FileSystemError/isEffectVisible`` is set.
+    /// - Throws: `ECANCELED` of a rename if there is no file with the expected revision; `ELOOP`, `EISDIR` or `ENOTSUP` if
+    ///   the existing file is a link, a directory or another file that is not regular: it does not belong to the store,
+    ///   and is kept. An error with ``FileSystemError/isTakenTurn`` if another process keeps the turn. `ENOENT` if the
+    ///   directory of the key was removed and the file is closed. The file stays staged, unless
+    ///   ``FileSystemError/isEffectVisible`` is set.
     @discardableResult
     package func place(
         _ file: StagedFile, _ mode: RenameMode, expecting expected: FileRevision? = nil, durability: Durability,

@@ -227,7 +227,7 @@ extension ConformanceChecks {
                         try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes, space,
                         "the space after a second allocate(at: \(offset), length: \(length))")
                 }
-                // What is cut off is reserved no more.
+                // The space behind the new end is no longer reserved.
                 try tree.fileSystem.truncate(.descriptor(descriptor), to: unit)
                 try tree.fileSystem.allocate(descriptor, at: 10 * unit, length: unit)
                 let rest = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
