@@ -284,8 +284,7 @@ extension POSIXPath {
     /// Whether this is a path below a directory, both relative to the same one; an empty path is that one.
     func isBelow(_ directory: POSIXPath) -> Bool {
         guard !directory.isEmpty else { return !isEmpty }
-        return count > directory.count && bytes.starts(with: directory.bytes)
-            && bytes.dropFirst(directory.count).first == UInt8(ascii: "/")
+        return bytes.starts(with: directory.bytes) && bytes.dropFirst(directory.count).first == UInt8(ascii: "/")
     }
 }
 
