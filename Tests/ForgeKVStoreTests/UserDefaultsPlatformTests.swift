@@ -19,6 +19,29 @@ import Testing
         }
     }
 
+    #if os(Linux)
+    @Test("a file that is incomplete only while Foundation writes it in place is not damaged", arguments: 1...4)
+    func fileBeingWritten(waitCount: Int) throws {
+        let suite = TemporarySuite()
+        let home = try #require(ProcessInfo.processInfo.environment["HOME"])
+        let url = URL(fileURLWithPath: "\(home)/.config/\(suite.name).plist")
+        let whole = try PropertyListSerialization.data(fromPropertyList: ["a": 1], format: .xml, options: 0)
+        try FileManager.default.createDirectory(atPath: "\(home)/.config", withIntermediateDirectories: true)
+        try Data().write(to: url)
+        let waits = Mutex(0)
+        let file = UserDefaultsFile(ofSuite: suite.name) {
+            let count = waits.withLock { count in
+                count += 1
+                return count
+            }
+            guard count == waitCount else { return }
+            do { try whole.write(to: url) } catch { Issue.record(error) }
+        }
+        #expect(file.problem(beforeWriting: false) == (waitCount <= 3 ? nil : .damaged))
+        #expect(waits.withLock { $0 } == min(waitCount, 3))
+    }
+    #endif
+
     // MARK: The limit
 
     @Test("a write is refused if the suite would be too large to be stored, and every acknowledged one is stored")

@@ -251,7 +251,7 @@ import Testing
     }
 
     // In a separate process: Foundation writes all suites together, so another test would write this one.
-    @Test("names just set by other code are listed and imported", .onOwnThreads)
+    @Test("names just set by other code are listed and imported, those of values set aside too", .onOwnThreads)
     func unsynchronized() async throws {
         await #expect(processExitsWith: .success) {
             let name = "unsynchronised.\(UUID())"
@@ -262,6 +262,11 @@ import Testing
             let store = UserDefaultsKVStore(suiteName: nil)
             #expect(try store.keys().contains(name))
             try store.removeValue(named: name)
+            let aside = "#forge-set-aside:1:\(name)"
+            UserDefaults.standard.set("y", forKey: aside)
+            #expect(try store.setAside().contains { $0.name == name })
+            UserDefaults.standard.removeObject(forKey: aside)
+            _ = UserDefaults.standard.synchronize()
         }
     }
 

@@ -305,7 +305,7 @@ extension UserDefaultsKVStore {
         let oldEncoded = defaults.object(forKey: encoded)
         // An object of other code that is not visible stays until the key is removed.
         let replaced = new == nil || oldEncoded == nil ? unencoded(name.string, in: defaults) : nil
-        let aside = setsAside ? setAsideName(of: old, encoded, in: defaults) : nil
+        let aside = setsAside ? old.flatMap { setAsideName(of: $0, encoded, in: defaults) } : nil
         let isStored = try willStore(name, operation, new, replacing: replaced?.name, aside, old, in: defaults)
         if let aside { defaults.set(old?.object, forKey: aside) }
         if marker != nil { defaults.set(true, forKey: UserDefaultsName.sentinel) }

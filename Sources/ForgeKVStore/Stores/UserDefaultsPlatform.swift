@@ -69,7 +69,17 @@ final class UserDefaultsFile: Sendable {
     /// Whether the file was read once, which is sufficient for reads: Foundation then has its content.
     private let wasRead = Atomic(false)
 
-    init(ofSuite domain: String) {
+    /// Returns when the call of this process that was writing files, if any, has written them.
+    private let waitForWrites: @Sendable () -> Void
+
+    init(
+        ofSuite domain: String,
+        // Foundation's `synchronize` holds one lock for all suites while it writes; each look-up takes it.
+        waitForWrites: @escaping @Sendable () -> Void = {
+            _ = UserDefaults(suiteName: "forge-none")?.object(forKey: "none")
+        }
+    ) {
+        self.waitForWrites = waitForWrites
         let environment = ProcessInfo.processInfo.environment
         var directory = environment["XDG_CONFIG_HOME"] ?? ""
         if !directory.hasBytePrefix("/") || directory == "/" { directory = (environment["HOME"] ?? "") + "/.config" }
@@ -101,6 +111,18 @@ final class UserDefaultsFile: Sendable {
         #if canImport(Darwin)
         return .keptByService
         #else
+        // `synchronize` of any suite writes what other code has set in this one, in place and maybe at this moment.
+        for _ in 0..<3 {
+            let reading = readOnce()
+            guard case .problem(.damaged) = reading else { return reading }
+            waitForWrites()
+        }
+        return readOnce()
+        #endif
+    }
+
+    #if !canImport(Darwin)
+    private func readOnce() -> Reading {
         let data: Data
         do {
             data = try Data(contentsOf: URL(POSIXPath(path)))
@@ -114,8 +136,8 @@ final class UserDefaultsFile: Sendable {
         } catch {
             return .problem(.damaged)
         }
-        #endif
     }
+    #endif
 
     /// Whether the file contains this object under a name, or none if `object` is nil.
     func holds(_ object: Any?, _ name: String) -> Bool {
@@ -205,10 +227,7 @@ extension UserDefaultsKVStore {
 
     /// The name to set an object aside under; nil if it is set aside already, or is not in this suite and therefore
     /// kept.
-    func setAsideName(
-        of old: (name: String, object: Any)?, _ key: String, in defaults: UserDefaults
-    ) -> String? {
-        guard let old else { return nil }
+    func setAsideName(of old: (name: String, object: Any), _ key: String, in defaults: UserDefaults) -> String? {
         defaults.synchronize()  // Otherwise the domain may lack the object; see `removeAll`.
         let content = defaults.persistentDomain(forName: domain) ?? [:]
         guard content[old.name] != nil else { return nil }
