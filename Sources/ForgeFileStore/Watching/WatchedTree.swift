@@ -196,8 +196,7 @@ final class WatchedTree {
         do throws(FileSystemError) {
             try store.withDirectory(key) { (descriptor) throws(FileSystemError) in
                 let number = try watch.watch(descriptor, includesWrites: true)
-                let known = name.flatMap { parent?.children[$0] }
-                let isKnown = known.map { directories[$0.number] === $0 } ?? false
+                let isKnown = name.flatMap { parent?.children[$0] }?.isForeign == false
                 let directory = insert(number, key, name, in: parent)
                 let entries = try store.fileSystem.entries(of: descriptor)
                 if let name, let parent, entries.contains(where: \.name.isStoreMarker) {
@@ -240,7 +239,7 @@ final class WatchedTree {
         at name: POSIXPath, in directory: WatchedDirectory, of store: StoreDirectory
     ) throws(FileSystemError) {
         if let own = directory.key, name.isStoreMarker {
-            // The directory became the root of another store.
+            directory.isForeign = true
             release(directory)
             return reportRemoval(of: own)
         }
@@ -303,6 +302,8 @@ final class WatchedDirectory {
     /// Nil for the root.
     let key: RelativeKey?
     var children: [POSIXPath: WatchedDirectory] = [:]
+    /// Whether it became the root of another store, which was reported as its removal.
+    var isForeign = false
 
     init(_ number: Int, _ key: RelativeKey?) {
         self.number = number

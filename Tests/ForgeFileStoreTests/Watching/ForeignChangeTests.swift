@@ -129,6 +129,18 @@ struct ForeignChangeTests {
             root: URL(root.path("store/inner")), fileSystem: root.fileSystem, options: .init(durability: .none))
         #expect(try await watcher.changes { try await nested.open() } == [.removed("inner")])
         #expect(try await watcher.changes { try await nested.save(Data(), to: "f") } == [])
+        // Of one that is moved into the tree, nothing was ever reported; where it replaces a directory, that is removed.
+        let foreign = DiskFileStore(
+            root: URL(root.path("foreign")), fileSystem: root.fileSystem, options: .init(durability: .none))
+        try await foreign.save(Data(), to: "f")
+        #expect(try await watcher.changes { try root.rename("foreign", to: "store/moved") } == [])
+        try await root.store.save(Data(), to: "own-directory/f")
+        _ = try await watcher.changes {}
+        let replaced = try await watcher.changes {
+            try root.rename("store/moved", to: "store/own-directory", .exchanging)
+        }
+        #expect(replaced.filter { $0 == .removed("own-directory") }.count == 1)
+        #expect(Set(replaced) == [.removed("own-directory"), .changed("moved/f")])
         var later = try await FileWatcher(root.store)
         #expect(try await later.changes { try await root.store.save(Data(), to: "own") } == [.changed("own")])
     }
