@@ -139,6 +139,26 @@ struct CacheDirectoryTests {
         #expect(try await cache.sizeOnDisk() == 0)
     }
 
+    @Test("an entry that is removed without a flush that was asked for is not counted any more")
+    func unflushedRemoval() async throws {
+        let fixture = CacheFixture()
+        let isFailing = Atomic(false)
+        let fileSystem = InterceptedFileSystem(fixture.fileSystem) { (call) throws(FileSystemError) in
+            guard call.operation == .synchronize, isFailing.load(ordering: .relaxed) else { return }
+            throw FileSystemError(.synchronize, .ioError)
+        }
+        var options = CacheOptions()
+        options.durability = .full
+        let cache = try BoundedCache<Data>(
+            directory: CacheFixture.directory, options: options, fileSystem: fileSystem)
+        for key in ["a", "b"] { await cache.insert(Data(count: 10), for: key) }
+        isFailing.store(true, ordering: .relaxed)
+        let error = await #expect(throws: FileSystemError.self) { try await cache.remove("a") }
+        #expect(error?.errno == .ioError && error?.isEffectVisible == true)
+        #expect(try fixture.files() == ["b.forgecache": 51])
+        #expect(try await cache.sizeOnDisk() == 51)
+    }
+
     @Test("a file that disappears while the directory is listed is not counted")
     func disappearance() async throws {
         let fixture = CacheFixture()
