@@ -132,6 +132,13 @@ extension KeptStoreTests {
             #expect(run.status == (verb == "secret set" ? 1 : 64), "\(words) \(run.errors)")
             #expect(run.errors.contains("a backup"), "\(words) \(run.errors)")
         }
+        // Nor is the key of a vault elsewhere created in one.
+        for place in ["b1/key", "b1/content/v/new-key"] {
+            let key = ["--key-file", scratch.path(place), "--create"]
+            let run = try CommandRun(["secret", "set", scratch.path("elsewhere"), "k"] + key, input: "1")
+            #expect(run.status == 1 && run.errors.contains("a backup"), "\(place) \(run.errors)")
+        }
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("elsewhere")))
         #expect(try files("b1") == before)
     }
 
