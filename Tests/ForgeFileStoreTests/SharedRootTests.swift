@@ -158,6 +158,22 @@ struct SharedRootTests {
         #expect(!store.exists("a/x"))
     }
 
+    @Test("a mount point in the root is kept by every removal, with what is mounted")
+    func mountedInRoot() async throws {
+        let fileSystem = InMemoryFileSystem()
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        for key in ["a/x", "z/x"] { try await store.save(Data("ours".utf8), to: key) }
+        try await store.createDirectory("m")
+        try fileSystem.mount(at: "/store/m", quota: .init())
+        try fileSystem.write(Data("theirs".utf8), to: URL(filePath: "/store/m/f"))
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory("m") }
+        #expect(error?.code == .foreignContent && error?.operation == .deleteDirectory)
+        try await store.deleteAll()
+        #expect(try await store.list(recursive: true).map(\.key).sorted() == ["m", "m/f"])
+        #expect(try fileSystem.read(from: URL(filePath: "/store/m/f")) == Data("theirs".utf8))
+        #expect(try fileSystem.leftovers(under: "/store") == [])
+    }
+
     @Test("a move copies another user's file, so that its owner cannot change the stored file")
     func othersFile() async throws {
         let fileSystem = InMemoryFileSystem()
