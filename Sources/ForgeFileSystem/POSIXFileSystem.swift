@@ -26,7 +26,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - path: The path to open.
     ///   - directory: The start of a relative path.
     ///   - mode: Reading, writing or both.
-    ///   - options: Creation, truncation, append and so on.
+    ///   - options: Creation, truncation (which needs the permission to write, and empties the file for a reader too),
+    ///     append and so on.
     ///   - permissions: The mode of a new file, before the umask is applied; ignored otherwise.
     ///   - resolution: Limits on path resolution; none by default.
     /// - Returns: The lowest free descriptor.

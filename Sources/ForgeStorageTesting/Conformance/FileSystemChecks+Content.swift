@@ -80,11 +80,20 @@ extension ConformanceChecks {
         refuses("a file is not truncated to a negative size", .invalidArgument) {
             try $0.fileSystem.truncate(.path($0("f")), to: -1)
         },
-        refuses("a link that is not followed is not truncated", .tooManySymbolicLinkLevels) {
-            try $0.fileSystem.truncate(.path($0("sf"), followsSymbolicLinks: false), to: 0)
+        refuses("a link that is not followed is not truncated", .tooManySymbolicLinkLevels) { tree in
+            try tree.expectErrno(.tooManySymbolicLinkLevels, "truncate(dang)") {
+                try tree.fileSystem.truncate(.path(tree("dang"), followsSymbolicLinks: false), to: 0)
+            }
+            try tree.expectErrno(.tooManySymbolicLinkLevels, "open(sf, .readOnly, [.truncate, .noFollow])") {
+                try tree.open("sf", .readOnly, [.truncate, .noFollow])
+            }
+            try tree.fileSystem.truncate(.path(tree("sf"), followsSymbolicLinks: false), to: 0)
         },
-        refuses("a missing file is not truncated", .noSuchFileOrDirectory) {
-            try $0.fileSystem.truncate(.path($0("missing")), to: 0)
+        refuses("a missing file is not truncated", .noSuchFileOrDirectory) { tree in
+            try tree.expectErrno(.noSuchFileOrDirectory, "truncate(dang)") {
+                try tree.fileSystem.truncate(.path(tree("dang")), to: 0)
+            }
+            try tree.fileSystem.truncate(.path(tree("missing")), to: 0)
         },
         holds("a file opened for appending is written at its end, regardless of its offset") { tree in
             try tree.opening(tree("f"), .readWrite, [.append]) { descriptor in

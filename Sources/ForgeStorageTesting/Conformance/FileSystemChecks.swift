@@ -192,7 +192,9 @@ extension ConformanceChecks {
             try $0.open("d", .readOnly, [.truncate])
         },
         holds("truncation on opening empties the file, for a reader too") { tree in
-            try tree.open("f", .readOnly, [.truncate])
+            try tree.opening(tree("f"), .readOnly, [.truncate]) { descriptor in
+                try tree.expectErrno(.badFileDescriptor, "a write") { try tree.write(descriptor, "x") }
+            }
             try expectEqual(try tree.status("f").sizeInBytes, 0, "the size")
         },
     ]
