@@ -176,11 +176,11 @@ public final class Inspector: Sendable {
 
     /// Applies edits of the page and reads their records: a request after this finds the new values.
     ///
-    /// - Throws: As ``StagedEdits/apply(to:in:)``.
+    /// - Throws: As ``StagedEdits/apply(to:in:unless:)``.
     func apply(_ edits: StagedEdits, to view: KeyValueView) throws {
         try following.withLock { _ in
             timeline.add(view.refresh())
-            let own = try edits.apply(to: view.store, in: root)
+            let own = try edits.apply(to: view.store, in: root, unless: options.refusal)
             timeline.add(
                 view.refresh().map { event in
                     var event = event

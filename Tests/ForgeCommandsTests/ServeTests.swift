@@ -46,6 +46,7 @@ import FoundationNetworking
         .timeLimit(.minutes(10)), arguments: [true, false])
     func serves(isWritable: Bool) async throws {
         let fixture = try await StoreFixture()
+        #expect(try CommandRun(["backup", fixture.scratch.path("kv"), fixture.scratch.path("b")]).status == 0)
         let (output, errors) = (Pipe(), try ChildProcess.unnamedFile())
         let words = ["serve", fixture.scratch.url.path, "--vault-key", fixture.scratch.path("vault/key")]
         let process = try ChildProcess(
@@ -71,6 +72,12 @@ import FoundationNetworking
         #expect(stores.contains("\"isWritable\":\(isWritable)"), "\(stores)")
         let vault = try await answer("unlock", posting: "{\"store\":\"vault/v\"}")
         #expect(vault.contains("\"names\":[\"token\"]"), "\(vault)")
+        let edits = "\"edits\":[{\"key\":\"new\",\"json\":\"1\"}]"
+        let refused = try await answer("edits", posting: "{\"store\":\"b/content\",\(edits)}")
+        #expect(refused.contains(isWritable ? "in a backup" : "--write"), "\(refused)")
+        let made = try await answer("edits", posting: "{\"store\":\"kv\",\(edits)}")
+        #expect(made.contains("\"applied\":1") == isWritable, "\(made)")
+        #expect(try CommandRun(["restore", fixture.scratch.path("b"), fixture.scratch.path("r")]).status == 0)
         let second = try CommandRun(["serve", fixture.scratch.url.path, "--port", "\(port)"])
         #expect(second.status == 1 && second.output.isEmpty, "\(second.status) \(second.output)")
         #expect(second.errorLines.count == 1, "\(second.errors)")

@@ -47,6 +47,17 @@ import Testing
         #expect(try store.read(KVKey<[Int]>("new")) == [1])
     }
 
+    @Test("are refused where the store may not be edited, and change nothing")
+    func refusal() throws {
+        try make { store in try store.set(KVKey<Int>("a"), value: 1) }
+        let log = try Data(contentsOf: stores.place("settings/log"))
+        let edits = StagedEdits(store: "settings", edits: [.init(key: "a", revision: try revision("a"), json: "2")])
+        #expect {
+            try edits.apply(to: FoundStore(kind: .keyValue, path: "settings"), in: stores.root) { _ in "a reason" }
+        } throws: { ($0 as? EditFailure)?.description == "a reason" }
+        #expect(try Data(contentsOf: stores.place("settings/log")) == log)
+    }
+
     @Test("are refused if a revision has moved, and change nothing")
     func moved() throws {
         try make { store in

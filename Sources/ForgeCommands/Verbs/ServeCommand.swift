@@ -13,8 +13,8 @@ struct ServeCommand: AsyncParsableCommand {
             token, without which every request for data is refused. Stores are read without a lock while other processes \
             use them. Secrets stay sealed; the page lists their names if you give the key of their vault and unlock it there.
 
-            Edits need --write. They are applied together, only if the values have not changed since, and not to a store \
-            that another process has opened exclusively.
+            Edits need --write. They are applied together, only if the values have not changed since, and neither to a store \
+            that another process has opened exclusively nor to one in a backup.
 
             Exit status: 0 when interrupted, 1 if the directory cannot be read or the port cannot be used, 4 if there is \
             no such directory or key file, 64 for a usage error, 69 if this command was built without the page (swift \
@@ -45,6 +45,10 @@ struct ServeCommand: AsyncParsableCommand {
         try requireStore("directory", at: root, isDirectory: true)
         var options = InspectorOptions()
         options.isWritable = write
+        options.refusal = { directory in
+            BackupManifest.contains(directory, on: SystemFileSystem())
+                ? "the store is in a backup, which would change" : nil
+        }
         options.vaultKeys = try vaultKey.map { try loadKey(at: URL(POSIXPath($0))) }
         let inspector = try Inspector(root, options: options)
         do {

@@ -1,4 +1,5 @@
 public import Crypto
+package import ForgeFileSystem
 
 /// Options of an ``Inspector``: the stores that it shows, and whether it may edit them.
 public struct InspectorOptions: Sendable {
@@ -13,6 +14,9 @@ public struct InspectorOptions: Sendable {
 
     /// The caches of this process whose hit rates are shown from the beginning; ``Inspector/register(_:)`` adds others.
     public var caches: [InspectedCache] = []
+
+    /// Why the store in an open directory may not be edited; nil if it may be.
+    package var refusal: @Sendable (_ directory: Descriptor) -> String? = { _ in nil }
 
     /// Creates options with default values.
     public init() {}

@@ -106,11 +106,14 @@ struct StagedEdits: Decodable, Sendable {
     ///
     /// - Throws: `KVStoreError`: `.unavailable(.inUse)` for a store that another process has opened exclusively,
     ///   `.conflict` if one of the values has changed; ``EditFailure`` or `CodingFailure` for a text that cannot be
-    ///   stored. Nothing was changed, unless the code is `.durabilityUnknown`.
+    ///   stored, ``EditFailure`` with the text that `refusal` returns for the directory of the store. Nothing was changed,
+    ///   unless the code is `.durabilityUnknown`.
     /// - Returns: The revisions of the new values by the names' bytes; nil for a removal.
     @discardableResult
-    func apply(to found: FoundStore, in root: ConfinedDirectory) throws -> [POSIXPath: UInt64?] {
-        let store = try Self.open(found.path, in: root)
+    func apply(
+        to found: FoundStore, in root: ConfinedDirectory, unless refusal: (Descriptor) -> String? = { _ in nil }
+    ) throws -> [POSIXPath: UInt64?] {
+        let store = try Self.open(found.path, in: root, unless: refusal)
         var batch = KVBatch()
         for edit in edits {
             let entry = try store.entry(named: edit.key)
@@ -134,7 +137,9 @@ struct StagedEdits: Decodable, Sendable {
     }
 
     /// Opens an existing store for writing; creates none.
-    private static func open(_ path: POSIXPath, in root: ConfinedDirectory) throws -> FileKVStore {
+    private static func open(
+        _ path: POSIXPath, in root: ConfinedDirectory, unless refusal: (Descriptor) -> String?
+    ) throws -> FileKVStore {
         let fileSystem = root.fileSystem
         var options = FileKVStore.Options(logger: Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() })
         options.lockTimeout = .seconds(2)
@@ -143,6 +148,10 @@ struct StagedEdits: Decodable, Sendable {
             directory = try root.open(path)
         } catch {
             throw failure(error, path)
+        }
+        if let reason = refusal(directory) {
+            fileSystem.discard(directory)
+            throw EditFailure(description: reason)
         }
         do throws(FileSystemError) {
             // Not only a file with the name of a log: opening would set it aside.
