@@ -117,6 +117,7 @@ extension KeptStoreTests {
             for words in [
                 ["file", "get", scratch.path("data/files"), "b.txt", "-o", scratch.path(place)],
                 ["copy", "kv:\(scratch.path("data/kv"))", "json:\(scratch.path(place))"],
+                ["demo", "--directory", scratch.path(place)],
             ] {
                 let run = try CommandRun(words)
                 #expect(run.status == 64 && run.errors.contains("a backup"), "\(words) \(run.errors)")

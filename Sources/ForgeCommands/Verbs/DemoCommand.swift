@@ -36,7 +36,9 @@ struct DemoCommand: AsyncParsableCommand {
 
     func run() async throws {
         let content = try DemoContent(avatarFile: avatar.map { URL(POSIXPath($0)) })
-        let place = try DemoDirectory(at: URL(POSIXPath(directory)))
+        let root = URL(POSIXPath(directory))
+        try requireOutsideBackups(POSIXPath(root).appending(FileKVStore.logName), directory)
+        let place = try DemoDirectory(at: root)
         if readBack { return try await readEverythingBack(place.url, content) }
 
         let isLoggedIn = try await withStory(place.url, content) { try $0.isLoggedIn() }
