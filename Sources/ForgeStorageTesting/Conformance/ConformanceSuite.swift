@@ -103,7 +103,8 @@ extension ConformanceSuite where Subject == any KVTransactionalStoring {
 }
 
 extension ConformanceSuite where Subject == KeyValueStoreLocation<any KVStoring> {
-    /// The promises of a persistent key-value store; some need ``ConformanceCapability/typedReads``.
+    /// The promises of a persistent key-value store; some need ``ConformanceCapability/typedReads`` or
+    /// ``ConformanceCapability/longestNames``.
     public static var keyValueStorePersistence: Self {
         Self("key-value store, reopened", ConformanceChecks.keyValueStorePersistence)
     }
@@ -125,7 +126,8 @@ extension ConformanceSuite where Subject == KeyValueStoreLocation<any KVTransact
 }
 
 extension ConformanceSuite where Subject == AsyncKVStoreUnderTest {
-    /// The promises of an asynchronous key-value store and of its declared capabilities.
+    /// The promises of an asynchronous key-value store and of its declared capabilities; some need
+    /// ``ConformanceCapability/longestNames``.
     public static var asyncKeyValueStore: Self {
         Self("asynchronous key-value store", ConformanceChecks.asyncKeyValueStore)
     }

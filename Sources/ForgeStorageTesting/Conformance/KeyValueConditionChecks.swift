@@ -14,7 +14,7 @@ public struct KeyValueStoreUnderTest: Sendable {
     /// The maximum size of an encoded value, for the checks that need ``ConformanceCapability/valueSizeLimit``.
     public var maximumValueSizeInBytes: Int?
 
-    /// Leaves less than a mebibyte free on the device, for the check that needs ``ConformanceCapability/limitedSpace``.
+    /// Leaves less than a mebibyte free on the device, for the checks that need ``ConformanceCapability/limitedSpace``.
     public var fillDevice: (@Sendable () throws -> Void)?
 
     /// Creates a subject without conditions.

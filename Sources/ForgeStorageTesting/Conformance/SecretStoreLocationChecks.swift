@@ -9,7 +9,7 @@ public struct SecretStoreLocation: Sendable {
     /// Opens the store, also while another one is open, as another process or object does.
     public let open: @Sendable () throws -> any CryptStoring
 
-    /// Leaves less than 64 KiB free on the device, so that a value of 100,000 bytes does not fit, for the check that needs
+    /// Leaves less than 64 KiB free on the device, so that a value of 100,000 bytes does not fit, for the checks that need
     /// ``ConformanceCapability/limitedSpace``.
     public var fillDevice: (@Sendable () throws -> Void)?
 
