@@ -37,7 +37,8 @@ import Testing
             guard count == waitCount else { return }
             do { try whole.write(to: url) } catch { Issue.record(error) }
         }
-        #expect(file.problem(beforeWriting: false) == (waitCount <= 3 ? nil : .damaged))
+        let expected: KVStoreError.Code? = waitCount <= 3 ? nil : .damaged
+        #expect(file.problem(beforeWriting: false) == expected)
         #expect(waits.withLock { $0 } == min(waitCount, 3))
     }
     #endif

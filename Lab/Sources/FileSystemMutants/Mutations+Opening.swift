@@ -71,6 +71,13 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
+        Mutation("a file that is truncated for reading can be written") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                var call = call
+                if call.mode == .readOnly, call.options.contains(.truncate) { call.mode = .readWrite }
+                return try call(on: tree)
+            }
+        },
         Mutation("the umask does not apply to a new file") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 let isNew = tree.type(call.path, call.directory, follows: true) == nil
@@ -265,6 +272,13 @@ extension Mutation {
         },
         Mutation("truncating always follows links") {
             $0.truncate = { (tree, file, size) throws(FileSystemError) in
+                try tree.base.truncate(file.following(true), to: size)
+            }
+        },
+        Mutation("truncating follows a link to nothing") {
+            $0.truncate = { (tree, file, size) throws(FileSystemError) in
+                guard case .path(let path, let directory, _) = file, tree.type(path, directory, follows: true) == nil
+                else { return try tree.base.truncate(file, to: size) }
                 try tree.base.truncate(file.following(true), to: size)
             }
         },
