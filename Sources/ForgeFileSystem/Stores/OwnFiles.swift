@@ -138,6 +138,7 @@ struct OwnFiles {
         for _ in 0..<64 {
             let isForeign = try ifPresent { () throws(FileSystemError) in
                 try withDirectory(name, at: parent) { (directory) throws(FileSystemError) -> Bool in
+                    guard try !isMountPoint(directory, name, in: parent) else { return true }
                     // Its own name is not a valid key; its entries still have their original names.
                     if try removeAllContents(of: directory, in: name) { return false }
                     return try firstForeign(in: directory, prefix: "x") != nil

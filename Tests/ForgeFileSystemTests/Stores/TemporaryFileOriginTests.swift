@@ -240,6 +240,23 @@ struct OwnerlessJournalTests {
         #expect(try TemporaryFileOrigin.find(temporary, below: "/store", on: user) == nil)
     }
 
+    @Test("keeps what is mounted at the name of trash, or in trash, and removes the files beside it")
+    func mountedTrash() throws {
+        let journal = OwnerlessJournal(["", ""])
+        let trash = (0..<2).map { root.appending(journal.name("#trash-", slot: $0)) }
+        let places = [trash[0], trash[1].appending("below")]
+        for place in places {
+            try memory.makeDirectories(place)
+            try memory.mount(at: place)
+            _ = try plant("x", in: place)
+        }
+        let own = try plant("own", in: trash[1])
+        try journal.write(in: root, on: memory)
+        try save("a", in: try StoreDirectory(root, on: memory))
+        #expect(places.map { isThere($0.appending("x")) } == [true, true])
+        #expect(!isThere(own))
+    }
+
     @Test("keeps recording files that may not be removed and trash with another program's file")
     func keptNames() throws {
         try memory.makeDirectories("/store/d")
