@@ -137,6 +137,26 @@ struct OutputFileTests {
         }
     }
 
+    @Test("control-C ends an output to a FIFO whose reader does not read")
+    func interruptedFIFO() async throws {
+        // More than the FIFO holds.
+        let files = DiskFileStore(root: scratch.url.appendingPathComponent("fs"))
+        try await files.save(Data(count: 4 << 20), to: "long")
+        let path = scratch.path("fifo")
+        try #require(mkfifo(path, 0o600) == 0)
+        let fifo = open(path, O_RDONLY | O_NONBLOCK)
+        try #require(fifo >= 0)
+        defer { close(fifo) }
+        let errors = try ChildProcess.unnamedFile()
+        let get = try ChildProcess(
+            CommandRun.executable(), ["file", "get", scratch.path("fs"), "long", "-o", path], errors: .file(errors))
+        var request = pollfd(fd: fifo, events: Int16(POLLIN), revents: 0)
+        try #require(poll(&request, 1, 60_000) == 1)
+        get.send(SIGINT)
+        #expect(get.wait(killingAfter: .seconds(60)) == .exit(130))
+        #expect(String(decoding: try ChildProcess.content(of: errors), as: UTF8.self) == "Error: interrupted\n")
+    }
+
     // MARK: Stores
 
     @Test(

@@ -303,6 +303,46 @@ struct TransferOutcomeTests {
         #expect(message == "Error: interrupted\n")
     }
 
+    @Test("control-C during a wait for standard input leaves no temporary file beside a file of lines")
+    func interruptedLines() throws {
+        let directory = scratch.path("out")
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: false)
+        let (input, errors) = (Pipe(), try ChildProcess.unnamedFile())
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", "json:-", "json:\(directory)/lines"], input: .pipe(input), output: .null,
+            errors: .file(errors))
+        // Some batches; after the first one the command has created a temporary file.
+        let lines = (0..<200).map { "{\"key\":\"key.\($0)\",\"value\":1}\n" }.joined()
+        try input.fileHandleForWriting.write(contentsOf: Data(lines.utf8))
+        while try FileManager.default.contentsOfDirectory(atPath: directory).isEmpty, copy.isRunning { usleep(200) }
+        copy.send(SIGINT)
+        #expect(copy.wait(killingAfter: .seconds(60)) == .exit(130))
+        #expect(String(decoding: try ChildProcess.content(of: errors), as: UTF8.self) == "Error: interrupted\n")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory).isEmpty)
+    }
+
+    @Test("control-C ends a copy that waits for the writer of a FIFO")
+    func interruptedOpening() throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        for number in 0..<4 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        try store.close()
+        let log = scratch.url.appendingPathComponent("kv/log")
+        var bytes = try Data(contentsOf: log)
+        bytes[64 + 25] ^= 1
+        try bytes.write(to: log)
+        try #require(mkfifo(scratch.path("fifo"), 0o600) == 0)
+        let (output, errors) = (Pipe(), try ChildProcess.unnamedFile())
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", "json:\(scratch.path("fifo"))", "kv:\(scratch.path("kv"))"],
+            output: .pipe(output), errors: .file(errors))
+        // After the line about the damage, the command has only the writer to wait for.
+        let line = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
+        #expect(line.contains("the destination was damaged"), "\(line)")
+        copy.send(SIGINT)
+        #expect(copy.wait(killingAfter: .seconds(60)) == .exit(130))
+        #expect(String(decoding: try ChildProcess.content(of: errors), as: UTF8.self) == "Error: interrupted\n")
+    }
+
     #if os(Linux)
     @Test(
         "control-C ends a copy between two items that are skipped, refused or deleted",

@@ -3,7 +3,8 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-// Memory safety: A read receives a buffer with its size, and returns the number of bytes that it initialised.
+// Memory safety: A read receives a buffer with its size, and returns the number of bytes that it initialised. `poll(2)`
+// receives one structure.
 // The message of an interruption is written before the signal handler is installed, never freed, and only read
 // afterwards. The handler calls nothing that is not async-signal-safe.
 
@@ -160,6 +161,19 @@ extension FileDescriptor {
             count = try unsafe read(into: UnsafeMutableRawBufferPointer(bytes))
         }
     }
+
+    /// Waits until a read has something to return.
+    ///
+    /// - Throws: ``CommandFailure`` if interrupted.
+    func waitForInput() throws(CommandFailure) {
+        var request = pollfd(fd: rawValue, events: Int16(POLLIN), revents: 0)
+        var ready: CInt
+        repeat {
+            try Interruption.check()
+            // With a limit, because another thread may receive the signal, which interrupts no call of this one.
+            ready = unsafe poll(&request, 1, 50)
+        } while ready == 0 || ready == -1 && errno == EINTR
+    }
 }
 
 /// The reaction to control-C: the process ends at once, or, after ``deferInterruption()``, at the next ``check()`` of the
@@ -217,6 +231,14 @@ public enum Interruption {
     /// ``check()`` often.
     static func deferInterruption() {
         isAwaited.store(true, ordering: .relaxed)
+    }
+
+    /// Undoes ``deferInterruption()``: the next signal ends the process at once.
+    ///
+    /// - Throws: ``CommandFailure`` if a signal has requested the end already.
+    static func endAtOnce() throws(CommandFailure) {
+        isAwaited.store(false, ordering: .relaxed)
+        try check()
     }
 
     /// Runs `body` in a task, and cancels the task after control-C, which ends a wait for a server.

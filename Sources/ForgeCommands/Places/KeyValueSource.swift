@@ -50,6 +50,8 @@ enum KeyValueSource {
             let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
             // The descriptor was only read from, so an error of closing it has no effect.
             defer { if !home.isStandardStream { try? descriptor.close() } }
+            // Not before: opening a FIFO waits for its writer.
+            Interruption.deferInterruption()
             try await Self.forEachLine(of: descriptor, body)
         }
     }
@@ -169,7 +171,6 @@ struct LinesTarget {
             output = nil
             return
         }
-        try Self.require(home)
         output = try OutputFile(at: POSIXPath(home.url), named: home.text)
     }
 
@@ -312,7 +313,7 @@ struct LineReader {
 
     /// The next line without its line feed; nil after the last line.
     ///
-    /// - Throws: ``CommandFailure`` for a failed read, or a line that is longer than the limit.
+    /// - Throws: ``CommandFailure`` for a failed read, a line that is longer than the limit, or an interruption.
     mutating func next() throws(CommandFailure) -> ArraySlice<UInt8>? {
         var searched = start
         while true {
@@ -336,6 +337,7 @@ struct LineReader {
 
     private mutating func fill() throws(CommandFailure) {
         let size = max(1 << 16, buffer.count)
+        try descriptor.waitForInput()
         do {
             let chunk = try descriptor.readChunk(upTo: size)
             isAtEnd = chunk.isEmpty

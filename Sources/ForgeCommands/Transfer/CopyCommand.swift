@@ -95,8 +95,8 @@ struct TransferArguments: ParsableArguments {
     ///
     /// - Throws: ``CommandFailure``: the status is `partial` if some items were not copied.
     func transfer() async throws {
-        // A wait for standard input could not be ended, and a dry run has nothing to tidy up.
-        if !dryRun, !source.isStandardStream { Interruption.deferInterruption() }
+        // Lines may have to be waited for: reading defers it when they are open. A dry run has nothing to tidy up.
+        if !dryRun, source.scheme != .json { Interruption.deferInterruption() }
         try requireSource()
         if [.files, .tree, .keyValue].contains(destination.scheme) {
             try requireOutsideBackups(POSIXPath(destination.url), destination.text)

@@ -119,10 +119,14 @@ struct KeyValueTransfer {
     }
 
     private func copyToLines(_ source: KeyValueSource) async throws -> Names {
-        var target = try LinesTarget(arguments.destination)
+        try LinesTarget.require(arguments.destination)
+        // Its temporary file is created when an interruption is deferred, after the source was waited for.
+        var opened: LinesTarget?
         let names = try await copy(source, to: nil, limit: .max) { batch in
-            for case .set(let key, let bytes) in batch.changes { try target.set(key, bytes) }
+            if opened == nil { opened = try LinesTarget(arguments.destination) }
+            for case .set(let key, let bytes) in batch.changes { try opened?.set(key, bytes) }
         }
+        var target = try opened ?? LinesTarget(arguments.destination)
         if log.hasFailed, target.isReplacement {
             throw CommandFailure(
                 "\(arguments.destination.text) was not replaced, because the source is incomplete", .partial)

@@ -44,6 +44,8 @@ final class OutputFile {
         try requireNoStore(at: end, name)
         let status = try Self.status(of: end, on: fileSystem)
         guard status.map({ $0.type == .regular }) ?? true else {
+            // There is nothing to tidy up, and the other end of a FIFO has to be waited for.
+            try Interruption.endAtOnce()
             (target, descriptor, isReplacement) = (.special, try fileSystem.open(end, .writeOnly), false)
             return
         }
