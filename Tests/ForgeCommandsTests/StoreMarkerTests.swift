@@ -212,7 +212,7 @@ struct StoreMarkerTests {
         #expect(again.status == 2 && again.output.contains("not known is kept whole"), "\(again.output)")
     }
 
-    @Test("a store that is not known is copied whole to a new directory, and not into one that exists")
+    @Test("a store that is not known is copied whole to a new directory, and not over itself")
     func copied() async throws {
         for (marker, kind) in [(Marker.later, Kind.keyValue), (.missing, .files)] {
             try await make(kind, in: "source/\(marker)")
@@ -235,6 +235,35 @@ struct StoreMarkerTests {
         let second = try CommandRun(words)
         #expect(second.status == 2 && second.output.contains("unknown store"), "\(second.output) \(second.errors)")
         #expect(try files(below: "target")["app/file"] == Data("file".utf8))
+    }
+
+    @Test("a lock, or a directory with its name, is copied with all that is beside it to a directory of no store")
+    func copiedLock() throws {
+        let names = [
+            "#lock/file", "app/#lock/file", "app/file", "app/sub/#journal-0", "app/sub/deep/file", "lock/#lock",
+            "lock/sub/file",
+        ]
+        for name in names { try scratch.plant("s/\(name)", name) }
+        for name in ["app/sub/deep", "lock/sub"] { try scratch.plant("t/\(name)/file", "replaced") }
+        let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--json"]
+        for options in [["--dry-run"], ["--verify"]] {
+            let run = try CommandRun(words + options)
+            #expect(run.status == 0, "\(run.output) \(run.errors)")
+            #expect(try run.summary()["copied"] as? Int == names.count)
+        }
+        #expect(try files(below: "t") == files(below: "s"))
+    }
+
+    @Test("a log in or below the directory into which a lock is copied is kept", arguments: ["app/log", "app/sub/log"])
+    func keptLog(path: String) throws {
+        try FileKVStore(at: scratch.url.appendingPathComponent("kv")).close()
+        try scratch.copy("kv/log", to: "t/\(path)")
+        for name in ["app/#lock/file", path] { try scratch.plant("s/\(name)") }
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--json"])
+        #expect(run.status != 0, "\(run.output)")
+        let failed = try run.rows().filter { $0["action"] as? String == "fail" }.compactMap { $0["key"] as? String }
+        #expect(failed.contains(path), "\(failed)")
+        #expect(try files(below: "t") == [path: Data(contentsOf: scratch.url.appendingPathComponent("kv/log"))])
     }
 }
 

@@ -11,8 +11,11 @@ struct FileTarget: Sendable {
     private let fileSystem = SystemFileSystem()
     private let flush = BulkFlush()
     private let locks = TargetStoreLocks()
-    /// The directories that this copy has created for stores of the source whose kind is not known.
+    /// The directories of stores of the source whose kind is not known, which this copy has created, or found without a
+    /// store.
     private let newStores = SharedPaths()
+    /// The existing directories that were looked at for ``newStores``.
+    private let presentDirectories = SharedPaths()
     /// The directories in which others may be created, so that each is looked at once.
     private let freeDirectories = SharedPaths()
 
@@ -70,7 +73,7 @@ struct FileTarget: Sendable {
 
     /// Whether a store in the destination is a copy of one in the source: the source has a store of the same kinds at
     /// the same path. A store that the source does not have is kept whole, and so is one of a kind that is not known,
-    /// unless this copy has created its directory.
+    /// unless this copy has made it.
     func isMirrored(_ store: POSIXPath, in source: ConfinedDirectory) throws(FileSystemError) -> Bool {
         if newStores.contains(store) { return true }
         do throws(FileSystemError) {
@@ -239,24 +242,54 @@ struct FileTarget: Sendable {
         return PresentStore(text: scope.store.text ?? "")
     }
 
+    /// Whether an existing directory of an ordinary tree belongs to no store or backup, and none is in or below it that
+    /// has no marker.
+    private func isFree(_ directory: POSIXPath, like source: ConfinedDirectory?) throws -> Bool {
+        guard try scope(of: directory).owner == .none, try obstacle(in: directory, like: source) == nil else {
+            return false
+        }
+        return try Self.unmarkedStoreFiles(in: root.appendingIfAny(directory), isRecursive: true).isEmpty
+    }
+
+    /// The permissions of a directory of the source, and whether a store of a kind that is not known has marked it. For
+    /// one that cannot be read, which each copy from it reports, those of a private directory.
+    private func traits(
+        of directory: POSIXPath, in source: ConfinedDirectory?
+    ) -> (permissions: FilePermissions, isUnknownStore: Bool) {
+        let other = (permissions: FilePermissions.ownerReadWriteExecute, isUnknownStore: false)
+        guard let source else { return other }
+        do throws(FileSystemError) {
+            return try source.withDirectory(directory.isEmpty ? "." : directory) { (opened) throws(FileSystemError) in
+                let permissions = try fileSystem.status(of: .descriptor(opened)).permissions
+                let isUnknownStore = try fileSystem.owner(of: opened) == .unknownStore
+                return (permissions: permissions, isUnknownStore: isUnknownStore)
+            }
+        } catch {
+            return other
+        }
+    }
+
     /// Creates a directory of an ordinary tree, and its ancestors, with the permissions of the same directories in
     /// `source` if that is given. Has no effect for a file store, and where a store or backup is an obstacle.
-    func prepare(_ directory: POSIXPath, like source: ConfinedDirectory?) throws(FileSystemError) {
+    func prepare(_ directory: POSIXPath, like source: ConfinedDirectory?) throws {
         guard store == nil else { return }
+        var isPresent = true
         do throws(FileSystemError) {
-            return fileSystem.discard(try openDirectory(directory))
-        } catch  where error.errno == .noSuchFileOrDirectory {}
-        guard try obstacle(toCreating: directory, like: source) == nil else { return }
-        var permissions = FilePermissions.ownerReadWriteExecute
-        var isUnknownStore = false
-        do throws(FileSystemError) {
-            if let source {
-                try source.withDirectory(directory.isEmpty ? "." : directory) { (opened) throws(FileSystemError) in
-                    permissions = try fileSystem.status(of: .descriptor(opened)).permissions
-                    isUnknownStore = try fileSystem.owner(of: opened) == .unknownStore
-                }
+            fileSystem.discard(try openDirectory(directory))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            isPresent = false
+        }
+        guard !isPresent else {
+            guard !presentDirectories.contains(directory) else { return }
+            presentDirectories.insert(directory)
+            // Before a lock of the store, or a directory with the name of one, is copied there.
+            if traits(of: directory, in: source).isUnknownStore, try isFree(directory, like: source) {
+                newStores.insert(directory)
             }
-        } catch _ {}  // The source directory cannot be read: each copy from it reports that.
+            return
+        }
+        guard try obstacle(toCreating: directory, like: source) == nil else { return }
+        let (permissions, isUnknownStore) = traits(of: directory, in: source)
         guard !directory.isEmpty else {
             try fileSystem.createDirectories(
                 root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])

@@ -176,13 +176,12 @@ struct FileTransfer {
     ///
     /// - Returns: The error that each copy into the directory reports, for example because a file has its name; nil if
     ///   the directory exists.
-    private func prepare(_ directory: POSIXPath) throws(FileSystemError) -> FileSystemError? {
+    private func prepare(_ directory: POSIXPath) throws -> FileSystemError? {
         guard !arguments.dryRun else { return nil }
         do {
             try target.prepare(directory, like: source)
             return nil
-        } catch {
-            guard error.concernsOneFile else { throw error }
+        } catch let error as FileSystemError where error.concernsOneFile {
             return error
         }
     }
