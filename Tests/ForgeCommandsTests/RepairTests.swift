@@ -79,8 +79,20 @@ struct RepairTests {
         let backup = try CommandRun(["backup", scratch.path("demo"), scratch.path("b")])
         #expect(backup.status == 2 && backup.output.contains("#store-vaults  (damaged"), "\(backup.output)")
         let key = ["--key-file", scratch.path("demo/vault-key")]
+        let before = try listing()
+        let rehearsal = try CommandRun(["repair", scratch.path("demo"), "--dry-run"] + key)
+        #expect(rehearsal.status == 0, "\(rehearsal.output) \(rehearsal.errors)")
+        #expect(rehearsal.output.contains("4 damaged, 4 to repair, 0 failed"), "\(rehearsal.output)")
+        #expect(try listing() == before)
         let repair = try CommandRun(["repair", scratch.path("demo")] + key)
         #expect(repair.status == 0, "\(repair.output) \(repair.errors)")
+        /// What is done with each file.
+        func steps(_ run: CommandRun) -> [String] {
+            run.output.split(separator: "\n").dropLast().map { line in
+                line.split(separator: " ").prefix(2).joined(separator: " ")
+            }
+        }
+        #expect(steps(repair) == steps(rehearsal))
         #expect(repair.output.contains("4 damaged, 4 repaired, 0 failed"), "\(repair.output)")
         #expect(try CommandRun(["check", scratch.path("demo")] + key).status == 0)
     }

@@ -69,8 +69,12 @@ struct RepairCommand: ParsableCommand {
         }
         var damaged = findings.filter { $0.state == .damaged && $0.role == .marker }
         try repairAll(damaged)
-        // A marker that is whole again shows what is damaged beside it.
-        if !damaged.isEmpty, !dryRun { findings = try stores.findings(json: output.json) }
+        // A marker that is whole again shows what is damaged beside it; a dry run looks as if it were.
+        if !damaged.isEmpty {
+            findings = try StoreMarker.$takesDamagedForWhole.withValue(dryRun) {
+                try stores.findings(json: output.json)
+            }
+        }
         let others = findings.filter { $0.state == .damaged && $0.role != .marker }
         try repairAll(others)
         damaged += others

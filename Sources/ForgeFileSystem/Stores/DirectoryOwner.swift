@@ -85,6 +85,9 @@ package enum StoreMarker {
     private static let version: UInt8 = 1
     private static let length = 16
 
+    /// Whether damaged markers are taken for whole ones: a look at what their repair would show.
+    @TaskLocal package static var takesDamagedForWhole = false
+
     /// The content of the marker of a kind.
     package static func content(of kind: StoreKind) -> [UInt8] {
         let content = magic + [version, kind.rawValue, 0, 0]
@@ -128,9 +131,11 @@ package enum StoreMarker {
     ) throws(FileSystemError) -> StoreKind? {
         do throws(FileSystemError) {
             let file = try fileSystem.openRegularFile(name, at: directory).descriptor
-            return try fileSystem.closing(file) { () throws(FileSystemError) in
-                kind(of: name, containing: try fileSystem.readBytes(of: file, at: 0, count: length + 1))
+            let content = try fileSystem.closing(file) { () throws(FileSystemError) in
+                try fileSystem.readBytes(of: file, at: 0, count: length + 1)
             }
+            if takesDamagedForWhole, let kind = Self.kind(named: name), isDamaged(content, of: kind) { return kind }
+            return kind(of: name, containing: content)
         } catch  where error.errno.isDisappearance || error.errno == .notSupported {
             return nil
         }
