@@ -202,6 +202,24 @@ struct RepairTests {
         #expect(again.output == "0 damaged, 0 repaired, 0 failed\n")
     }
 
+    @Test("a log that cannot be rewritten is left as it is, with the reason")
+    func failedRewriting() throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try store.set(KVKey<Int>("a"), value: 1)
+        try store.set(KVKey<String>("long"), value: String(repeating: "x", count: 100_000))
+        try store.close()
+        try flip("kv/log", at: 64 + 25)
+        let before = try readable("kv")
+        // No file may become as long as the log.
+        let run = try CommandRun(
+            ["repair", scratch.path("kv")],
+            prefix: ["/bin/sh", "-c", "trap '' XFSZ; ulimit -f 40 && exec \"$0\" \"$@\""])
+        #expect(run.status == 2 && run.errors == "Error: 1 item could not be repaired\n", "\(run.errors)")
+        #expect(run.output.hasPrefix("fail  log  (the log could not be rewritten: "), "\(run.output)")
+        #expect(run.output.contains("File too large (EFBIG))\n1 damaged, 0 repaired, 1 failed\n"), "\(run.output)")
+        #expect(try readable("kv") == before && before.count == 1)
+    }
+
     @Test("a key file is made private, or set aside if it is damaged", arguments: ["readable by all", "altered"])
     func keyFile(how: String) async throws {
         let fixture = try await StoreFixture()

@@ -51,9 +51,11 @@ struct KVStoreArgument: ParsableArguments {
 
     /// Opens the store in a directory; returns it with descriptions of the damage found.
     ///
-    /// With ``FileKVStore/Access/readOnly`` no file is created or locked.
+    /// With ``FileKVStore/Access/readOnly`` no file is created or locked. `onRefusal` is called with the error of a repair
+    /// that failed, so that the store refuses writes.
     static func open(
-        _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive
+        _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive,
+        onRefusal: @escaping @Sendable (KVStoreError) -> Void = { _ in }
     ) throws -> (store: FileKVStore, damage: [String]) {
         let damage = Mutex<[String]>([])
         var options = FileKVStore.Options(
@@ -62,8 +64,9 @@ struct KVStoreArgument: ParsableArguments {
                 switch issue {
                 case .damage(let report): damage.withLock { $0.append("\(report)") }
                 case .missingRecords: damage.withLock { $0.append("\(issue)") }
-                // These lose no acknowledged data, or a write throws them.
-                case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing, .assignment: break
+                case .readOnly(let error): onRefusal(error)
+                // These lose no acknowledged data.
+                case .tornTail, .undecodable, .compactionFailed, .sharing, .assignment: break
                 }
             })
         options.access = access

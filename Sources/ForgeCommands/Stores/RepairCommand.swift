@@ -1,6 +1,7 @@
 import ArgumentParser
 import ForgeStorage
 import Foundation
+import Synchronization
 import SystemPackage
 
 /// Repairs the stores below a directory: keeps the data that can be read and sets the rest aside.
@@ -176,10 +177,14 @@ struct StoreRepair {
     /// Opens the store, which sets unreadable bytes aside, and verifies that its log is intact afterwards.
     private func repairStore(_ directory: POSIXPath, _ finding: StoreFinding) throws -> Outcome {
         guard !isDryRun else { return Outcome(action: "repair", details: finding.details) }
-        let (store, damage) = try KVStoreArgument.open(URL(directory), .readWrite)
+        let refusal = Mutex<KVStoreError?>(nil)
+        let (store, damage) = try KVStoreArgument.open(URL(directory), .readWrite) { error in
+            refusal.withLock { $0 = error }
+        }
         try store.close()
         guard let inspection = try KVInspection(of: URL(directory)), inspection.problems.isEmpty else {
-            throw CommandFailure("the log could not be rewritten")
+            let cause = refusal.withLock { $0.map { ": \($0)" } }
+            throw CommandFailure("the log could not be rewritten\(cause ?? "")")
         }
         return Outcome(action: "repair", details: damage + ["\(counted(inspection.keyCount, "key")) kept"])
     }
