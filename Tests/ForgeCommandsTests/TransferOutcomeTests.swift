@@ -206,6 +206,19 @@ struct TransferOutcomeTests {
         }
     }
 
+    @Test("a source of links and pipes alone is not taken for an empty one", arguments: ["tree", "file"])
+    func onlySkipped(scheme: String) throws {
+        try scratch.plant("t/keep", "x")
+        try FileManager.default.createDirectory(atPath: scratch.path("s"), withIntermediateDirectories: false)
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: "a")
+        let (from, to) = ("\(scheme):\(scratch.path("s"))", "tree:\(scratch.path("t"))")
+        let run = try CommandRun(["copy", from, to, "--delete"])
+        #expect(run.status == 2 && run.errors == "Error: 1 item skipped: see the list\n", "\(run.errors)")
+        let line = "skip  \(from)/link → \(to)/link  (symbolic link)\n"
+        #expect(run.output == line + "0 copied (0 B), 0 equal, 0 deleted, 1 skipped\n")
+        #expect(try scratch.files("t") == ["keep": "x"])
+    }
+
     @Test("items that cannot be copied are listed, the others are copied, and the status is that of partial success")
     func partial() throws {
         try scratch.plant("s/a", "1")

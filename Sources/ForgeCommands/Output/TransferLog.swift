@@ -57,6 +57,9 @@ final class TransferLog: Sendable {
     /// Whether an item has failed.
     var hasFailed: Bool { summary.withLock { $0.failed > 0 } }
 
+    /// Whether an item has failed or was skipped.
+    var hasLeftOut: Bool { summary.withLock { $0.failed + $0.skipped > 0 } }
+
     /// Whether an item was copied or deleted.
     var hasChanges: Bool { summary.withLock { $0.copied + $0.deleted > 0 } }
 

@@ -43,6 +43,8 @@ struct FileTransfer {
         try requireSeparatePlaces()
         if log.progress.isVisible { log.progress.expect(try count()) }
         guard try await copyFiles() else {
+            // No file can be copied; the log has a line for each.
+            if log.hasLeftOut { return }
             throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
         }
         // Before any deletion: on file systems that fold case the file may be one that was just copied.

@@ -44,7 +44,7 @@ struct ServerFileTransfer {
         let files = try await source.files(log)
         guard !files.isEmpty else {
             // No file can be copied; the log has a line for each.
-            if log.hasFailed { return }
+            if log.hasLeftOut { return }
             throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
         }
         // A server may report any sizes; their sum must not overflow.
