@@ -61,6 +61,41 @@ struct KeyValueTransferTests {
         #expect(missed.isEmpty, "\(missed)")
     }
 
+    @Test(
+        "a destination that is moved meanwhile is written to its end, named in an error, and nothing is deleted from it",
+        arguments: ["moved", "replaced"])
+    func movedDestination(how: String) throws {
+        for name in ["t", "other"] {
+            #expect(try CommandRun(["kv", "set", scratch.path(name), "old", "1"]).status == 0)
+        }
+        let (input, output, errors) = (Pipe(), try ChildProcess.unnamedFile(), try ChildProcess.unnamedFile())
+        let target = "kv:\(scratch.path("t"))"
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", "json:-", target, "--delete"], input: .pipe(input),
+            output: .file(output), errors: .file(errors))
+        func write(_ numbers: Range<Int>) throws {
+            let lines = numbers.map { "{\"key\":\"key.\($0)\",\"value\":1}\n" }.joined()
+            try input.fileHandleForWriting.write(contentsOf: Data(lines.utf8))
+        }
+        // Until a batch is stored.
+        try write(0..<100)
+        while try scratch.values("t").count == 1, copy.isRunning { usleep(200) }
+        try FileManager.default.moveItem(atPath: scratch.path("t"), toPath: scratch.path("moved"))
+        if how == "replaced" {
+            try FileManager.default.moveItem(atPath: scratch.path("other"), toPath: scratch.path("t"))
+        }
+        try write(100..<200)
+        try input.fileHandleForWriting.close()
+        #expect(copy.wait(killingAfter: .seconds(60)) == .exit(2))
+        let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+        let reason = "the destination was moved or replaced meanwhile, the keys are in the store that was opened"
+        #expect(message == "Error: \(reason): \(target)\n")
+        let text = String(decoding: try ChildProcess.content(of: output), as: UTF8.self)
+        #expect(text == "200 copied (600 B), 0 equal, 0 deleted\n")
+        #expect(try scratch.values("moved").count == 201)
+        #expect(try scratch.values(how == "replaced" ? "t" : "other").keys.sorted() == ["old"])
+    }
+
     @Test("of two lines with the same key the last one wins, however often they are imported")
     func repeatedKeys() throws {
         func line(_ value: String) throws -> String {

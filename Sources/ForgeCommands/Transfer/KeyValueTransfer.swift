@@ -97,10 +97,12 @@ struct KeyValueTransfer {
             for text in damage { try log.record(.fail, "", reason: "the destination was damaged: \(text)") }
             store = OpenedKVStore(local)
         }
+        let identity = try destinationIdentity()
         let names: Names
         do {
             names = try await copy(source, to: store, limit: store.maximumBatchSize()) { try await store.commit($0) }
             try store.finish()
+            try requireSameDestination(identity)
             if arguments.delete { try await deleteExtraneous(than: names, in: store) }
         } catch {
             // The first error is the one to report.
@@ -109,6 +111,22 @@ struct KeyValueTransfer {
         }
         try store.close()
         return names
+    }
+
+    /// The identity of the directory of a local destination.
+    private func destinationIdentity() throws -> DirectoryIdentity? {
+        guard arguments.destination.scheme == .keyValue else { return nil }
+        return Ancestry.identity(of: try POSIXPath(arguments.destination.url))
+    }
+
+    /// Throws if the path of the destination now leads to another directory, or to none: the store that was opened has
+    /// the keys.
+    private func requireSameDestination(_ identity: DirectoryIdentity?) throws {
+        guard try destinationIdentity() == identity else {
+            throw CommandFailure(
+                "the destination was moved or replaced meanwhile, the keys are in the store that was opened: "
+                    + arguments.destination.text, .partial)
+        }
     }
 
     /// A file without lines creates no store. The size of a pipe says nothing.
