@@ -12,7 +12,7 @@ private let discussion = """
 
     kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
-    that JSON cannot hold exactly; one object of names and values is read too. json:- is standard input or output; then everything else goes to standard error. \
+    that JSON cannot hold exactly; one object of names and values is read too. Each line is counted; of lines with the same key the last one holds. json:- is standard input or output; then everything else goes to standard error. \
     A json:FILE that exists is replaced only if the whole source could be read. \
     Links, pipes and devices are skipped and listed, and the exit status is 2 then; empty directories are not copied. A \
     tree is read and written without following links below it.
