@@ -1,5 +1,7 @@
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
+import SystemPackage
 import Testing
 
 @testable import ForgeInspector
@@ -34,6 +36,42 @@ import Testing
         let raw = try tree.preview("raw", offset: 0)
         #expect(raw.text == nil)
         #expect(raw.base64 == "AAH/")
+    }
+
+    @Test("previews bytes that are no text in base64, also without a NUL")
+    func notText() throws {
+        try Data([255, 254, 253, 252, 251]).write(to: stores.place("raw"))
+        let preview = try tree.preview("raw", offset: 0)
+        #expect(preview.text == nil)
+        #expect(preview.base64 == "//79/Ps=")
+    }
+
+    @Test("recognises the files of stores")
+    func contents() async throws {
+        try stores.keyValueStore("settings").close()
+        try Data("aside".utf8).write(to: stores.place("settings/quarantine-tail-00000000-64-00000000"))
+        let rows = try tree.list("settings", offset: 0, limit: 10).rows
+        #expect(rows.first { $0.name == "log" }?.content == .log)
+        #expect(rows.first { $0.name.hasPrefix("quarantine") }?.content == .quarantine)
+        let cache = try BoundedCache<String>(directory: stores.place("cache"), coding: .codable)
+        await cache.insert("value", for: "key")
+        let entries = try tree.list("cache", offset: 0, limit: 10).rows.filter {
+            $0.name.hasSuffix(CacheDirectory.suffix)
+        }
+        #expect(entries.map(\.content) == [.cacheEntry])
+    }
+
+    @Test("lists a file that cannot be examined without its size, and the others")
+    func unreadable() throws {
+        let memory = InMemoryFileSystem()
+        try memory.createDirectory("/d")
+        for path: POSIXPath in ["/d/a", "/d/b"] { try memory.write(Data("text".utf8), to: URL(path)) }
+        let plan = FaultPlan([.fail(.read, matching: "/d/a", with: .ioError)])
+        let tree = FileTree(try ConfinedDirectory("/d", on: FaultingFileSystem(memory, plan: plan)))
+        let rows = try tree.list("", offset: 0, limit: 10).rows
+        #expect(rows.map(\.name) == ["a", "b"])
+        #expect(rows.map(\.size) == [0, 4])
+        #expect(rows.map(\.content) == [.special, .plain])
     }
 
     @Test("previews 64 KiB at a time, without a broken character")

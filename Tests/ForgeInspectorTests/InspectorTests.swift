@@ -1,7 +1,9 @@
 import Crypto
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Synchronization
+import SystemPackage
 import TestDepth
 import Testing
 
@@ -184,6 +186,30 @@ import Testing
         try FileManager.default.removeItem(at: stores.place("note.txt"))
         try inspector.refreshStores()
         #expect(inspector.timeline.events(after: page.last).events.map(\.operation) == ["delete"])
+    }
+
+    @Test("lists the first of many changes of files, and the number of the others")
+    func burst() throws {
+        let inspector = try Inspector(stores.url)
+        let names = (0..<Timeline.burst + 2).map { "note\($0)" }.sorted()
+        for name in names { try Data("text".utf8).write(to: stores.place(name)) }
+        try inspector.refreshStores()
+        let events = inspector.timeline.events(after: 0).events
+        #expect(events.map(\.name) == names.prefix(Timeline.burst))
+        #expect(events.map(\.omittedCount) == Array(repeating: 0, count: Timeline.burst - 1) + [2])
+    }
+
+    @Test("leaves out a file that cannot be read, until it can")
+    func unreadable() throws {
+        let plan = FaultPlan([.fail(.read, matching: "/d/a", name: "unreadable", with: .ioError)])
+        let fileSystem = FaultingFileSystem(InMemoryFileSystem(), plan: plan)
+        try fileSystem.createDirectory("/d")
+        var search = StoreSearch(try ConfinedDirectory("/d", on: fileSystem))
+        #expect(try search.run().isEmpty)
+        for path: POSIXPath in ["/d/a", "/d/b"] { try fileSystem.write(Data("text".utf8), to: URL(path)) }
+        #expect(try search.run().map(\.name) == ["b"])
+        plan.lift("unreadable")
+        #expect(try search.run().map(\.name) == ["a"])
     }
 
     @Test("finds changes while it follows the stores")

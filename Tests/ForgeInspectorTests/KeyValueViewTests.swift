@@ -81,6 +81,19 @@ import Testing
         #expect(value.value.type == "string")
     }
 
+    @Test("shows a value of an app that has the members of an expiring one as it is")
+    func alike() throws {
+        struct Alike: Codable, Sendable {
+            var e: Date
+            var v: Data
+        }
+        try store.set(
+            KVKey<Alike>("alike"), value: Alike(e: Date(timeIntervalSince1970: 4e9), v: Data([0xFF, 1])))
+        let value = try #require(try view.value(of: "alike", decoders: [])).value
+        #expect(value.type == "map")
+        #expect(value.expiry == nil && !value.isExpiring)
+    }
+
     @Test("previews 64 KiB of a larger value")
     func preview() throws {
         try store.set(KVKey<Data>("large"), value: Data(repeating: 7, count: 200_000))
@@ -90,11 +103,16 @@ import Testing
         #expect(value.value.type == "bytes")
         #expect(value.value.text.utf8.count <= ShownValue.limit)
         #expect(value.size > 200_000)
-        try store.set(KVKey<String>("long"), value: String(repeating: "€", count: 50_000))
-        _ = view.refresh()
-        let long = try #require(try view.value(of: "long", decoders: [])).value
-        #expect(long.isPreview && long.type == "string")
-        #expect(long.text.allSatisfy { $0 == "€" } && long.text.count > 21_000)
+        // Each cuts a character at another byte.
+        for start in ["", "a", "ab"] {
+            try store.set(KVKey<String>("long"), value: start + String(repeating: "€", count: 50_000))
+            _ = view.refresh()
+            let long = try #require(try view.value(of: "long", decoders: [])).value
+            #expect(long.isPreview && long.type == "string")
+            #expect(long.text.hasPrefix(start))
+            let rest = long.text.dropFirst(start.count)
+            #expect(rest.allSatisfy { $0 == "€" } && rest.count > 21_000)
+        }
         // 120,000 bytes of JSON.
         let escaped = try #require(try view.value(of: "limit", decoders: [])).value
         #expect(escaped.isPreview && !escaped.isJSON)
@@ -110,6 +128,9 @@ import Testing
         let shown = try #require(try view.value(of: "points/a", decoders: [none, decoder])).value.decoded
         #expect(shown.map(\.text) == ["at 1, 2"])
         #expect(shown.map(\.name) == ["Point"])
+        let plain = InspectorDecoder.values(of: String.self, prefix: "points/b")
+        let text = try #require(try view.value(of: "points/b", decoders: [plain])).value.decoded
+        #expect(text.map(\.text) == ["no point"])
         let failed = try #require(try view.value(of: "points/b", decoders: [decoder])).value.decoded
         #expect(failed.first?.text.hasPrefix("cannot be decoded") == true)
     }

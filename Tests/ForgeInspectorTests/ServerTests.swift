@@ -1,4 +1,5 @@
 #if Inspector
+import Crypto
 import ForgeStorage
 import Foundation
 import Testing
@@ -145,6 +146,72 @@ import Testing
             let changes = try await page.get("/api/changes?after=0").body.components(separatedBy: "\"isOwn\":")
             #expect(changes.filter { $0.hasPrefix("true") }.count == 10, "\(changes)")
         }
+    }
+
+    @Test("shows the names of a vault's secrets, and its sessions, only while a given key opens it")
+    func vault() async throws {
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("key"))
+        let vault = try VaultCrypt(at: stores.place("vault"), key: key)
+        for name in ["session.user", "other"] { try vault.set("hidden", for: CryptKey<String>(key: name)) }
+        let request = #"{"store":"vault"}"#
+        try await serving { page in
+            let answer = try await page.post("/api/unlock", request)
+            #expect(answer.status == 409)
+            #expect(answer.body.contains("--vault-key"))
+            #expect(try await page.post("/api/unlock", #"{"store":"missing"}"#).status == 404)
+            #expect(try await page.post("/api/unlock", "{}").status == 400)
+        }
+        var options = InspectorOptions()
+        options.vaultKeys = [.init(size: .bits256)]
+        try await serving(options) { page in
+            let answer = try await page.post("/api/unlock", request)
+            #expect(answer.status == 409)
+            #expect(answer.body.contains("none of the given keys"))
+        }
+        options.vaultKeys.append(key)
+        try await serving(options) { page in
+            for (path, isUnlocked) in [("unlock", true), ("lock", false), ("unlock", true)] {
+                let answer = try await page.post("/api/\(path)", request)
+                #expect(answer.status == 200)
+                let shown = try await page.get("/api/vault?store=vault")
+                #expect(shown.status == 200)
+                for body in [answer.body, shown.body] {
+                    #expect(body.contains(#""count":2"#))
+                    #expect(body.contains("session.user") == isUnlocked)
+                    #expect(!body.contains("hidden"))
+                }
+                let sessions = try await page.get("/api/sessions")
+                #expect(sessions.status == 200)
+                #expect(sessions.body.contains("session.user") == isUnlocked)
+                #expect(!sessions.body.contains("other"))
+            }
+            // Its first bytes still tell that it is a vault.
+            let content = try Data(contentsOf: stores.place("vault"))
+            try content.dropLast(1).write(to: stores.place("vault"), options: .atomic)
+            let sessions = try await page.get("/api/sessions")
+            #expect(sessions.status == 200)
+            #expect(sessions.body.contains(#""failures":["vault: "#))
+        }
+    }
+
+    @Test("lists the entries of a cache")
+    func cache() async throws {
+        let cache = try BoundedCache<String>(directory: stores.place("cache"), coding: .codable)
+        await cache.insert("value", for: "https://example.org/a")
+        try await serving { page in
+            let answer = try await page.get("/api/cache?store=cache")
+            #expect(answer.status == 200)
+            #expect(answer.body.contains(#""count":1"#))
+            #expect(try await page.get("/api/cache?store=settings").status == 404)
+        }
+    }
+
+    @Test("tells that another process has opened a store, and does not name its key")
+    func inUse() {
+        let error = KVStoreError(.unavailable(.inUse(processID: 7)), .batch, key: "name")
+        let reason = PageFailure(error).reason
+        #expect(reason.hasPrefix("refused: another process has opened this store for itself"))
+        #expect(reason.hasSuffix("; nothing was stored") && !reason.contains("name"))
     }
 
     @Test("tells a space from a plus sign in a key, as forms encode them")

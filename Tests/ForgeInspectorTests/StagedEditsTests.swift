@@ -115,7 +115,7 @@ import Testing
             (.string("a"), "[\"a\"]"), (.array([.integer(1)]), "{}"), (.map([]), "[]"), (.bytes([1]), "1"),
             (.date(Date(timeIntervalSince1970: 0)), "1e12"), (.date(Date(timeIntervalSince1970: 0)), "12"),
             (.tagged(37, .bytes([UInt8](repeating: 1, count: 16))), "1"), (.tagged(32, .string("https://a.b")), "1"),
-            (.array([.integer(1)]), "[1, \"x\"]"),
+            (.array([.integer(1)]), "[1, \"x\"]"), (.tagged(4, .array([.integer(-2), .integer(1999)])), "1.5"),
         ])
     func form(old: CodedValue, text: String) throws {
         #expect(throws: (any Error).self) { try CodedValue.edited(text, replacing: old) }
@@ -129,6 +129,15 @@ import Testing
         #expect(try CodedValue.edited("null", replacing: .integer(1)) == .null)
         #expect(try CodedValue.edited("[1]", replacing: .null) == .array([.integer(1)]))
         #expect(try CodedValue.edited("[1, 2]", replacing: .array([])) == .array([.integer(1), .integer(2)]))
+        #expect(try CodedValue.edited("2.5", replacing: .float(1)) == .float(2.5))
+        #expect(try CodedValue.edited("\"AgM=\"", replacing: .bytes([1])) == .bytes([2, 3]))
+        let zeros = CodedValue.tagged(37, .bytes([UInt8](repeating: 0, count: 16)))
+        #expect(
+            try CodedValue.edited("\"00010203-0405-0607-0809-0A0B0C0D0E0F\"", replacing: zeros)
+                == .tagged(37, .bytes(Array(0..<16))))
+        #expect(
+            try CodedValue.edited(#"{"a": 2, "b": true}"#, replacing: .map([.init(.string("a"), .double(1))]))
+                == .map([.init(.string("a"), .double(2)), .init(.string("b"), .bool(true))]))
     }
 
     @Test("leave what was not edited as it is")
