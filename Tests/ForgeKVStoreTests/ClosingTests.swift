@@ -381,4 +381,17 @@ extension [UInt8] {
         #expect(error?.description == "open in /store: unavailable: in use by process 812")
         #expect(KVStoreError(.unavailable(.closed), .set).isInUse == false)
     }
+
+    @Test("does not become another error if its process is not known")
+    func unknownProcess() throws {
+        let memory = InMemoryFileSystem()
+        let owner = try FileKVStore(at: "/store", fileSystem: memory.process(), options: IssueRecorder().options())
+        let failing = FailingFileSystem(memory.process())
+        failing.fail { operation, path in operation == .read && path == "#lock" ? .ioError : nil }
+        let error = #expect(throws: KVStoreError.self) {
+            try FileKVStore(at: "/store", fileSystem: failing, options: IssueRecorder().options())
+        }
+        withExtendedLifetime(owner) {}
+        #expect(error?.code == .unavailable(.inUse(processID: nil)))
+    }
 }

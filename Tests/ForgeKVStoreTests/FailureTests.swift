@@ -242,6 +242,22 @@ import Testing
         #expect((fileSystem.forwarded as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
     }
 
+    @Test("a store that cannot be excluded from backups is not opened, and leaves no file open")
+    func failingExclusion() throws {
+        let memory = InMemoryFileSystem()
+        let full = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .setExtendedAttribute else { return }
+            throw FileSystemError(.setExtendedAttribute, .noSpace)
+        }
+        var options = recorder.options()
+        options.isExcludedFromBackup = true
+        let error = #expect(throws: KVStoreError.self) {
+            try FileKVStore(at: "/store", fileSystem: full, options: options)
+        }
+        #expect(error?.isOutOfSpace == true && error?.operation == .open && error?.store == "/store")
+        #expect(memory.openDescriptors.isEmpty && !memory.fileExists(atPath: "/store/log"))
+    }
+
     @Test("a damaged log that cannot be set aside is served read-only, and is left unchanged")
     func failingQuarantine() throws {
         do {

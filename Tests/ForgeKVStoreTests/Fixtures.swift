@@ -99,6 +99,15 @@ extension KVRawStoring {
     }
 }
 
+extension [UInt8] {
+    /// Replaces the bytes from `offset` on by those of a number, in little-endian order.
+    mutating func replace(at offset: Int, integer: some FixedWidthInteger & BitwiseCopyable) {
+        withUnsafeMutableBytes {
+            $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer))
+        }
+    }
+}
+
 extension LogRecord {
     /// A record without a batch.
     enum PlainRecord {

@@ -28,6 +28,7 @@ struct LayerTests {
         #expect(try base.keys().count == texts.count * texts.count)
         for namespace in texts {
             let store = NamespacedKVStore(base, namespace: namespace)
+            #expect(Array(store.namespace.utf8) == Array(namespace.utf8))
             #expect(try store.keys().count == texts.count)
             for name in texts { #expect(store.get(KVKey<String>(name)) == "\(namespace)|\(name)") }
         }

@@ -127,6 +127,23 @@ struct LogCopyTests {
         #expect(failed?.operation == .synchronize && failed?.store == "/copy")
     }
 
+    @Test("leaves no file open if it cannot be begun", arguments: [FileSystemOperation.write, .rename])
+    func failingStart(_ operation: FileSystemOperation) throws {
+        let memory = InMemoryFileSystem()
+        try memory.makeStoreDirectories(path)
+        let failing = FailingFileSystem(memory)
+        failing.fail(operation)
+        var failed: KVStoreError?
+        do throws(KVStoreError) {
+            var copy = try LogCopy(in: path, fileSystem: failing)
+            try copy.finish()
+        } catch {
+            failed = error
+        }
+        #expect(failed?.operation == .open && failed?.code == .unavailable(.inputOutput))
+        #expect(memory.openDescriptors.isEmpty)
+    }
+
     @Test("the directory must exist")
     func missingDirectory() {
         var failed: KVStoreError?

@@ -256,8 +256,11 @@ import Testing
     private let memory = InMemoryFileSystem()
     private let flushes = CallCounter()
 
-    private func makeLog(sequence: UInt64, flushedSequence: UInt64) throws -> AppendLog {
-        let fileSystem = InterceptedFileSystem(memory) { [flushes] (call) throws(FileSystemError) in
+    private func makeLog(
+        sequence: UInt64, flushedSequence: UInt64, _ counter: CallCounter? = nil
+    ) throws -> AppendLog {
+        let flushes = counter ?? flushes
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
             if call.operation == .synchronize { try flushes.countOrFail(.synchronize, nil, .ioError) }
         }
         let file = try memory.open("/log", .readWrite, options: [.create])
@@ -304,6 +307,26 @@ import Testing
         #expect(frame.sequence == 4 && frame.unflushedCount == 0)
         let next = try log.append(.removeAll)
         #expect(next == 5)
+    }
+
+    @Test("nothing is appended after a flush that failed, whichever call made it", arguments: 0..<3)
+    func failedFlush(_ call: Int) throws {
+        let most = UInt64(UInt32.max)
+        var log = try makeLog(
+            sequence: call == 0 ? most - 1 : 3, flushedSequence: 0, CallCounter(failing: 0..<1))
+        if call > 0 { _ = try log.append(.removeAll) }
+        var failure: FileSystemError?
+        do throws(FileSystemError) {
+            switch call {
+            case 0: _ = try log.append(.removeAll)
+            case 1: try log.removeRecords()
+            default: try log.dropTail()
+            }
+        } catch {
+            failure = error
+        }
+        let (isPoisoned, flushed) = (log.isPoisoned, log.flushedSequence)
+        #expect(failure?.errno == .ioError && isPoisoned && flushed == 0)
     }
 
     @Test("what a locked device keeps of a failed record is truncated before the next one, once that is possible")

@@ -33,6 +33,11 @@ private final class StumblingKVStore: KVLayer, KVTransactionalStoring {
     func synchronize() throws { try step() }
 }
 
+/// A store without batches and revisions.
+private struct PlainKVStore: KVLayer, KVRawStoring {
+    let base: InMemoryKVStore
+}
+
 @Suite("Migration from one store to another")
 struct MigratingTests {
     private let old = InMemoryKVStore()
@@ -76,6 +81,8 @@ struct MigratingTests {
         }
         try check(MigratingKVStore(from: old, to: NamespacedKVStore(old, namespace: "v2")), old)
         try check(MigratingKVStore(from: old, to: old), old)
+        // Without revisions a removal itself shows it; the value is put back.
+        try check(MigratingKVStore(from: old, to: PlainKVStore(base: old)), old)
         try check(MigratingKVStore(from: file, to: try FileKVStore(at: directory.url)), file)
         #expect(throws: KVStoreError.self) {
             try MigratingKVStore(from: old, to: NamespacedKVStore(old, namespace: "v3")).migrateAll()

@@ -253,6 +253,6 @@ import Testing
         #expect(options.maximumValueSizeInBytes == 256 << 20 && options.valueLimit == 256 << 20)
         #expect(options.compactionFloorInBytes == 4 << 20 && options.compactsInBackground)
         #expect(options.lockTimeout == .seconds(10) && options.pollingInterval == .milliseconds(20))
-        #expect(!options.isExcludedFromBackup && !options.isOnlyUse)
+        #expect(!options.isExcludedFromBackup && !options.isOnlyUse && options.isMapped)
     }
 }

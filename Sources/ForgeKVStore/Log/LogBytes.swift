@@ -84,13 +84,6 @@ extension [UInt8] {
     mutating func append(integer: some FixedWidthInteger) {
         unsafe Swift.withUnsafeBytes(of: integer.littleEndian) { unsafe append(contentsOf: $0) }
     }
-
-    /// Replaces the bytes from `offset` on by those of a number, in little-endian order.
-    mutating func replace(at offset: Int, integer: some FixedWidthInteger & BitwiseCopyable) {
-        unsafe withUnsafeMutableBytes {
-            unsafe $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer))
-        }
-    }
 }
 
 extension UnsafeRawBufferPointer {

@@ -230,11 +230,6 @@ extension InlineTypes {
         }
     }
 
-    /// Appends a content of one of these types, encoded.
-    static func append(_ content: EntryContent, to bytes: inout [UInt8], by encoder: inout PlainEncoder) {
-        unsafe bytes.append(contentsOf: encode(content, by: &encoder))
-    }
-
     private static func encodeNumber(_ value: Any, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
         switch value {
         case let value as Float: unsafe encoder.encode(value)
