@@ -85,6 +85,27 @@ struct InMemoryFileSystemTests {
         #expect(try fileSystem.usage().inodeCount == 2)
     }
 
+    @Test("a reset ends the watch of every directory", .timeLimit(.minutes(10)))
+    func watchedReset() async throws {
+        let queue = DispatchQueue(label: "reset")
+        let (events, continuation) = AsyncStream<[DirectoryEvent]>.makeStream()
+        try fileSystem.createDirectory("/directory")
+        let directory = try fileSystem.open("/directory", options: [.directory])
+        let watch = try fileSystem.makeDirectoryWatch(on: queue) {
+            continuation.yield($0)
+        } onCancel: {
+            continuation.finish()
+        }
+        _ = try queue.sync { () throws(FileSystemError) in try watch.watch(directory, includesWrites: true) }
+        fileSystem.reset()
+        var iterator = events.makeAsyncIterator()
+        #expect(await iterator.next() == [.lost])
+        try fileSystem.createDirectory("/directory")
+        try fileSystem.write(Data(), to: URL(filePath: "/directory/file"))
+        watch.cancel()
+        #expect(await iterator.next() == nil)
+    }
+
     // MARK: Processes
 
     @Test("processes share the tree, but neither descriptors nor working directory")
@@ -305,6 +326,21 @@ struct InMemoryFileSystemTests {
         try expectBlocks(3, "cut to a byte of the third block")
         try fileSystem.truncate(.descriptor(descriptor), to: 0)
         try expectBlocks(0, "cut to nothing")
+    }
+
+    @Test(
+        "a file that is cut has zeros there when it grows again, and takes only the blocks before",
+        arguments: [0, 1, 4096, 16_383, 16_384, 16_385, 32_768, 98_304, 99_999, 100_000])
+    func cut(_ size: Int) throws {
+        let descriptor = try fileSystem.open("/file", .readWrite, options: [.create])
+        // Far from the beginning first, so that the content is kept in parts.
+        try writeByte(descriptor, at: 99_999)
+        try fileSystem.writeBytes([UInt8](repeating: 7, count: 100_000), to: descriptor, at: 0)
+        try fileSystem.truncate(.descriptor(descriptor), to: Int64(size))
+        try fileSystem.truncate(.descriptor(descriptor), to: 100_000)
+        #expect(try fileSystem.usage() == usage(blocks: Int64((size + 4095) / 4096), inodes: 2))
+        let expected = Data(repeating: 7, count: size) + Data(count: 100_000 - size)
+        #expect(try fileSystem.read(from: file) == expected)
     }
 
     private func usage(blocks: Int64, inodes: Int) -> InMemoryFileSystem.Usage {

@@ -62,6 +62,39 @@ struct NodeTests {
         expectErrno(.notPermitted) { try user.link("/s", to: "/g") }
     }
 
+    @Test("the node of an open file outlives it, and is written to unless the device is read-only")
+    func nodeOfFile() throws {
+        try create("/f", mode: 0o600)
+        let file = try fileSystem.open("/f", .readOnly)
+        let node = try fileSystem.openNode(of: file)
+        try fileSystem.close(file)
+        try fileSystem.truncate(node: node, to: 5)
+        #expect(try fileSystem.status("/f").sizeInBytes == 5)
+        try fileSystem.checkAccess(2, to: .descriptor(node))
+        try fileSystem.setReadOnly(true)
+        expectErrno(.readOnlyFileSystem) { try fileSystem.checkAccess(2, to: .descriptor(node)) }
+        try fileSystem.checkAccess(4, to: .descriptor(node))
+        expectErrno(.readOnlyFileSystem) { try fileSystem.truncate(node: node, to: 0) }
+    }
+
+    @Test("in a directory that passes on its group, only a member of that makes a file with the bit of the group")
+    func groupBit() throws {
+        try fileSystem.createDirectory("/d", permissions: FilePermissions(rawValue: 0o777))
+        try fileSystem.setOwner(nil, group: GroupID(5), of: .path("/d"))
+        try fileSystem.setPermissions(FilePermissions(rawValue: 0o2777), of: .path("/d"))
+        for (name, groups, mode) in [("/d/f", [], 0o770), ("/d/g", [GroupID(5)], 0o2770)]
+            as [(POSIXPath, [GroupID], CInterop.Mode)]
+        {
+            let user = fileSystem.process()
+            user.assumeIdentity(user: UserID(1), group: GroupID(1), groups: groups)
+            let file = try user.open(
+                name, .writeOnly, options: [.create], permissions: FilePermissions(rawValue: 0o2770))
+            try user.close(file)
+            let status = try fileSystem.status(name)
+            #expect(status.permissions.rawValue == mode && status.group == GroupID(5), "\(name)")
+        }
+    }
+
     @Test("a node is not opened beyond the limit of open files")
     func limit() throws {
         let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 4))

@@ -249,14 +249,11 @@ struct SparseChunks: Sendable {
 
     /// Discards everything from `size` on; the rest of the last block reads as zeros if the file grows again.
     mutating func cut(to size: Int64) {
-        let boundary = size / Self.size
-        for number in Array(chunks.keys) where number > boundary { chunks[number] = nil }
-        guard chunks[boundary] != nil else { return }
-        let kept = Int(size % Self.size)
-        guard kept > 0 else {
-            chunks[boundary] = nil
-            return
+        let (boundary, kept) = (size / Self.size, Int(size % Self.size))
+        for number in Array(chunks.keys) where number > boundary || number == boundary && kept == 0 {
+            chunks[number] = nil
         }
+        guard chunks[boundary] != nil else { return }
         unsafe chunks[boundary]?.bytes.withUnsafeMutableBytes { bytes in
             _ = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[kept...]).initializeMemory(
                 as: UInt8.self, repeating: 0)
