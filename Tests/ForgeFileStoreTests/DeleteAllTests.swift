@@ -111,6 +111,39 @@ struct DeleteAllTests {
         #expect(!store.exists(directory))
     }
 
+    @Test("what another program adds to a directory while it is removed is kept under the directory's name")
+    func addedMeanwhile() async throws {
+        let memory = memory
+        let store = try await filledStore { (call) throws(FileSystemError) in
+            guard call.operation == .rename, call.path == "d" else { return }
+            try memory.createSymbolicLink("/store/d/link", at: .workingDirectory, to: "g")
+        }
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory("d") }
+        #expect(error?.code == .foreignContent)
+        #expect((error?.underlying as? FileSystemError)?.path == "d")
+        #expect(try await keys(store) == ["a", "a/f", "d", "d/link", "file", "z", "z/f"])
+        #expect(try memory.leftovers(under: "/store") == [])
+    }
+
+    @Test("a file that has taken the name of a directory since that was examined is kept")
+    func replacedMeanwhile() async throws {
+        let memory = memory
+        let isReplaced = Atomic(false)
+        let store = try await filledStore { (call) throws(FileSystemError) in
+            // The record of the name that the directory is about to get.
+            guard call.operation == .synchronize, !isReplaced.exchange(true, ordering: .relaxed) else { return }
+            try memory.removeTree("/store/d/e")
+            let file = try memory.open("/store/d/e", .writeOnly, options: [.create])
+            try memory.writeBytes(Array("other".utf8), to: file, at: 0)
+            try memory.close(file)
+        }
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory("d/e") }
+        #expect((error?.underlying as? FileSystemError)?.errno == .notDirectory)
+        #expect(isReplaced.load(ordering: .relaxed))
+        #expect(try memory.readFile("/store/d/e") == Array("other".utf8))
+        #expect(try memory.leftovers(under: "/store") == [])
+    }
+
     @Test("what cannot be removed keeps its private name while its own is taken, and the next store removes it")
     func refusedAndReplaced() async throws {
         let isRefused = Atomic(true)

@@ -68,6 +68,42 @@ struct WriterTests {
         #expect(try await store.load("f") == Data("first,second".utf8))
     }
 
+    @Test("stores a file whose directory is removed repeatedly while it is placed")
+    func removedDirectory() async throws {
+        let memory = InMemoryFileSystem()
+        let count = Atomic(0)
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .rename, call.destination == "f",
+                count.wrappingAdd(1, ordering: .relaxed).newValue <= 3
+            else { return }
+            try memory.removeTree("/store/d")
+        }
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        let writer = try await store.writer(for: "d/f")
+        try await writer.write(Data("text".utf8))
+        try await writer.commit()
+        #expect(try await store.load("d/f") == Data("text".utf8))
+        #expect(count.load(ordering: .relaxed) == 4)
+        #expect(try memory.leftovers(under: "/store") == [])
+    }
+
+    @Test("leaves no copy of a file whose directory was removed, if that cannot be completed")
+    func failingCopy() async throws {
+        let memory = InMemoryFileSystem()
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            // A file that is stored anew keeps its attributes.
+            if call.operation == .listExtendedAttributes { throw FileSystemError(.listExtendedAttributes, .ioError) }
+        }
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        let writer = try await store.writer(for: "d/f")
+        try await writer.write(Data("text".utf8))
+        try memory.removeTree("/store/d")
+        let error = await #expect(throws: FileStoreError.self) { try await writer.commit() }
+        #expect((error?.underlying as? FileSystemError)?.operation == .listExtendedAttributes)
+        #expect(try memory.leftovers(under: "/store") == [])
+        #expect(try await store.list(recursive: true).filter { !$0.isDirectory }.isEmpty)
+    }
+
     @Test("commits into the root that is at the path then", arguments: ["f", "d/f"])
     func replacedRoot(key: String) async throws {
         let directory = try TemporaryDirectory()

@@ -402,6 +402,16 @@ struct StoreDirectoryTests {
         #expect(failure?.errno == .noSuchFileOrDirectory && callCount == 3)
     }
 
+    @Test("a directory that was removed has no names to flush")
+    func removedParents() throws {
+        let store = try open()
+        try save("x", "d/f", in: store)
+        try memory.removeTree("/a/b/store/d")
+        _ = log.take()
+        try store.synchronizeParents(of: [try RelativeKey("d/f"), try RelativeKey("f")])
+        #expect(log.take() == ["synchronize"])
+    }
+
     @Test("an entry below the deepest key is listed, and nothing below it")
     func deepListing() throws {
         let store = try open()
