@@ -35,6 +35,32 @@ struct FaultTests {
         #expect(try await store.size("file") == 1 << 20)
     }
 
+    @Test(
+        "a file that grows while it is loaded is loaded with what was appended, up to the limit",
+        arguments: [1004, 1003])
+    func growing(limit: Int) async throws {
+        let memory = memory
+        let isWatched = Atomic(false)
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .read, let file = call.descriptor, isWatched.load(ordering: .relaxed),
+                try memory.status(of: .descriptor(file)).sizeInBytes == 4
+            else { return }
+            let appended = try memory.open("/data/store/f", .writeOnly)
+            try memory.writeBytes([UInt8](repeating: 7, count: 1000), to: appended, at: 4)
+            try memory.close(appended)
+        }
+        let store = DiskFileStore(
+            root: root, fileSystem: fileSystem, options: FileStoreOptions(maximumLoadSizeInBytes: limit))
+        try await store.save(Data("text".utf8), to: "f")
+        isWatched.store(true, ordering: .relaxed)
+        if limit == 1004 {
+            #expect(try await store.load("f") == Data("text".utf8) + Data(repeating: 7, count: 1000))
+        } else {
+            await #expect(performing: { try await store.load("f") }, throws: hasCode(.tooLarge))
+        }
+        #expect(try memory.status("/data/store/f").sizeInBytes == 1004)
+    }
+
     @Test("a read-only disk can be read, and refuses every change")
     func readOnlyDisk() async throws {
         try await store().save(Data("old".utf8), to: "d/file")

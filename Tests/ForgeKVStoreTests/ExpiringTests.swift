@@ -216,6 +216,13 @@ struct ExpiringTests {
         #expect(try store.read(key) == 6)
     }
 
+    @Test("a change of what this type has not stored is that of an absent value")
+    func foreignChange() async throws {
+        var changes = try #require(store.subscribe(to: .prefix(""))).makeAsyncIterator()
+        try base.set(KVKey<String>("a"), value: "x")
+        #expect(try await changes.next() == .changed(name: "a", entry: nil, revision: nil))
+    }
+
     @Test("exactly one of several threads that create an expired key during a sweep succeeds")
     func concurrency() async throws {
         for round in 0..<20 {

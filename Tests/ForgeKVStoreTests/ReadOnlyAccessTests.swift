@@ -98,6 +98,43 @@ import Testing
         #expect(try memory.readFile("/store/log") == log)
     }
 
+    @Test("reports a log that cannot be read, takes a removed one for a missing store, and leaves no file open")
+    func unreadable() throws {
+        do { try open(.readWrite).set(key, value: 1) }
+        // The first calls on the log are those on the open file; the last one looks at its name.
+        let unavailable = KVStoreError.Code.unavailable(.inputOutput)
+        let cases: [(FileSystemOperation, Int, Errno, KVStoreError.Code)] = [
+            (.status, 0, .ioError, unavailable), (.read, 0, .ioError, unavailable), (.read, 1, .ioError, unavailable),
+            (.status, 1, .ioError, unavailable), (.status, 1, .noSuchFileOrDirectory, .noStore),
+        ]
+        for (operation, number, errno, expected) in cases {
+            let failing = FailingFileSystem(memory)
+            let count = Atomic(0)
+            failing.fail { candidate, path in
+                guard candidate == operation, path == "log" else { return nil }
+                return count.wrappingAdd(1, ordering: .relaxed).oldValue == number ? errno : nil
+            }
+            #expect(code { _ = try open(.readOnly, on: failing) } == expected, "\(operation) \(number)")
+            #expect(memory.openDescriptors.isEmpty, "\(operation) \(number)")
+        }
+        #expect(try open(.readOnly).get(key) == 1)
+    }
+
+    @Test("refuses a log of a later version, and leaves no file open")
+    func laterVersion() throws {
+        do { try open(.readWrite).set(key, value: 1) }
+        var log = try memory.readFile("/store/log")
+        log.replace(at: 8, integer: UInt32(9))
+        var checksum = CRC32C()
+        checksum.update(log.span, 0..<60)
+        log.replace(at: 60, integer: checksum.value)
+        let file = try memory.open("/store/log", .writeOnly)
+        try memory.writeBytes(log, to: file, at: 0)
+        try memory.close(file)
+        #expect(code { _ = try open(.readOnly) } == .unknownFormat(version: 9))
+        #expect(memory.openDescriptors.isEmpty)
+    }
+
     @Test("recognises bytes that were stored during the read")
     func lateBytes() throws {
         do {

@@ -30,6 +30,30 @@ import Testing
         }
     }
 
+    @Test("has directories above it, which are searched past one that cannot be examined, but not past an unopened one")
+    func above() throws {
+        let directory = try memory.open("/root/a/b", options: [.directory])
+        var count = 0
+        func search(_ fileSystem: some POSIXFileSystem, until end: Int) -> Int? {
+            count = 0
+            return fileSystem.firstAbove(directory) { (_) throws(FileSystemError) -> Int? in
+                count += 1
+                if count == 1 { throw FileSystemError(.read, .ioError) }
+                return count == end ? count : nil
+            }
+        }
+        #expect(search(memory, until: 2) == 2)
+        #expect(search(memory, until: 9) == nil)
+        #expect(count == 3)
+        let closed = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .open, memory.openDescriptors.count > 1 else { return }
+            throw FileSystemError(.open, .permissionDenied)
+        }
+        #expect(search(closed, until: 2) == nil)
+        #expect(count == 1)
+        #expect(memory.openDescriptors == [directory])
+    }
+
     @Test("opens itself, and what is below it")
     func below() throws {
         let root = try ConfinedDirectory("/root", on: memory)

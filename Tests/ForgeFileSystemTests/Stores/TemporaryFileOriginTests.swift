@@ -368,6 +368,20 @@ struct IdleLockTests {
         }
     }
 
+    @Test("let no further object write while those of all 4,096 records are taken")
+    func allInUse() throws {
+        let memory = InMemoryFileSystem()
+        try memory.createDirectory("/store")
+        // A directory with the name of a record is no other object's record, and is not replaced.
+        for number in 0..<4096 { try memory.createDirectory(POSIXPath("/store/#journal-\(number)")) }
+        let error = #expect(throws: FileSystemError.self) { try StoreDirectory("/store", on: memory) }
+        #expect(error?.operation == .lock && error?.errno == .resourceTemporarilyUnavailable)
+        #expect(memory.openDescriptors.isEmpty)
+        try memory.removeDirectory("/store/#journal-4095")
+        try save("x", in: try StoreDirectory("/store", on: memory))
+        #expect(try memory.readFile("/store/x") == Array("x".utf8))
+    }
+
     private func leftovers(of fileSystem: InMemoryFileSystem) throws -> [POSIXPath] {
         try ["/store", "/store/d", "/store/e"].flatMap { (path: POSIXPath) in
             try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
