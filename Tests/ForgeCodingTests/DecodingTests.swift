@@ -212,6 +212,14 @@ import Testing
         #expect(malformed == CodingFailure(.decode, reserved, codingPath: "1"))
     }
 
+    @Test("the key of an element is its index, and that of a superclass is no text of an app")
+    func pathKeys() {
+        #expect(IndexKey(intValue: 3)?.stringValue == "Index 3" && IndexKey(intValue: 3)?.intValue == 3)
+        #expect(IndexKey(stringValue: "Index 3") == nil)
+        #expect(SuperKey(intValue: 0) == nil && SuperKey(stringValue: "super") == nil)
+        #expect(SuperKey().stringValue == "super" && SuperKey().intValue == nil)
+    }
+
     @Test("containers can be read in any order and repeatedly")
     func anyOrder() throws {
         try run("a4 6161 01 6162 82 01 a1 6178 02 6163 a1 6179 03 6164 f6") { decoder in

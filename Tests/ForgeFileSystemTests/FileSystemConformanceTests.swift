@@ -1,4 +1,7 @@
+import Dispatch
+import ForgeFileStore
 import ForgeFileSystem
+import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
@@ -215,4 +218,146 @@ struct FileSystemConformanceTests {
 func inMemorySubject(_ fileSystem: InMemoryFileSystem = InMemoryFileSystem()) throws -> FileSystemUnderTest {
     try fileSystem.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
     return FileSystemUnderTest(fileSystem, root: "/root")
+}
+
+@Suite("A file system with only the required calls")
+struct RequiredCallsTests {
+    private let fileSystem = PlainFileSystem()
+
+    @Test("refuses the others, each with the error that says so")
+    func refusals() throws {
+        let (fileSystem, queue) = (fileSystem, DispatchQueue(label: "required calls"))
+        let file = try fileSystem.open("/file", .readWrite, options: [.create])
+        let calls: [(FileSystemOperation, Errno, () throws -> Void)] = [
+            (.map, .operationNotSupportedByDevice, { _ = try fileSystem.map(file, at: 0, count: 1) }),
+            (.copyRange, .notSupported, { _ = try fileSystem.copyRange(from: file, at: 0, to: file, at: 9, count: 1) }),
+            (.listExtendedAttributes, .notSupported, { _ = try fileSystem.extendedAttributeNames(of: file) }),
+            (.readExtendedAttribute, .notSupported, { _ = try fileSystem.extendedAttribute("a", of: file) }),
+            (.setExtendedAttribute, .notSupported, { try fileSystem.setExtendedAttribute("a", to: [1], of: file) }),
+            (
+                .watch, .notSupported,
+                { _ = try fileSystem.makeDirectoryWatch(on: queue, onEvents: { _ in }, onCancel: {}) }
+            ),
+        ]
+        for (operation, errno, call) in calls {
+            let error = #expect(throws: FileSystemError.self) { try call() }
+            #expect(error?.operation == operation && error?.errno == errno)
+        }
+        let signal = try fileSystem.makeSignal(of: file)
+        #expect(signal == nil && fileSystem.preciseTime == nil && fileSystem.reportsErrorsOfMappings)
+    }
+
+    @Test("holds stores")
+    func stores() async throws {
+        let key = KVKey<Int>("a")
+        for sharing in [FileKVStore.Sharing.exclusive, .shared] {
+            let store = try FileKVStore(at: "/settings", fileSystem: fileSystem, options: .init(sharing: sharing))
+            try store.set(key, value: (store.get(key) ?? 0) + 1)
+            try store.close()
+        }
+        #expect(try FileKVStore(at: "/settings", fileSystem: fileSystem).read(key) == 2)
+        let files = DiskFileStore(root: URL(filePath: "/files"), fileSystem: fileSystem)
+        try await files.save(Data("text".utf8), to: "d/f")
+        #expect(try await files.load("d/f") == Data("text".utf8))
+        #expect(try await files.list(recursive: true).map(\.key).sorted() == ["d", "d/f"])
+    }
+}
+
+/// The required calls of an in-memory file system.
+private struct PlainFileSystem: POSIXFileSystem {
+    private let base = InMemoryFileSystem()
+
+    var effectiveUser: UserID { base.effectiveUser }
+
+    func open(
+        _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
+        options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
+    ) throws(FileSystemError) -> Descriptor {
+        try base.open(path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
+    }
+
+    func close(_ descriptor: Descriptor) throws(FileSystemError) { try base.close(descriptor) }
+
+    func duplicate(_ descriptor: Descriptor) throws(FileSystemError) -> Descriptor { try base.duplicate(descriptor) }
+
+    func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int { try base.read(descriptor, into: buffer, at: offset) }
+
+    func write(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int { try base.write(descriptor, from: buffer, at: offset) }
+
+    func seek(
+        _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
+    ) throws(FileSystemError) -> Int64 { try base.seek(descriptor, to: offset, from: origin) }
+
+    func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
+        try base.truncate(file, to: sizeInBytes)
+    }
+
+    func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
+        try base.allocate(descriptor, at: offset, length: length)
+    }
+
+    func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
+        try base.synchronize(descriptor, level)
+    }
+
+    func status(of file: FileReference) throws(FileSystemError) -> FileStatus { try base.status(of: file) }
+
+    func setPermissions(_ permissions: FilePermissions, of file: FileReference) throws(FileSystemError) {
+        try base.setPermissions(permissions, of: file)
+    }
+
+    func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
+        try base.setOwner(owner, group: group, of: file)
+    }
+
+    func setTimes(accessed: FileTime?, modified: FileTime?, of file: FileReference) throws(FileSystemError) {
+        try base.setTimes(accessed: accessed, modified: modified, of: file)
+    }
+
+    func createDirectory(
+        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions
+    ) throws(FileSystemError) { try base.createDirectory(path, at: directory, permissions: permissions) }
+
+    func createNode(
+        _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
+    ) throws(FileSystemError) {
+        try base.createNode(path, at: directory, type: type, permissions: permissions, deviceNumber: deviceNumber)
+    }
+
+    func createSymbolicLink(_ path: POSIXPath, at directory: Descriptor, to target: POSIXPath) throws(FileSystemError) {
+        try base.createSymbolicLink(path, at: directory, to: target)
+    }
+
+    func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
+        try base.readSymbolicLink(path, at: directory)
+    }
+
+    func link(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
+    ) throws(FileSystemError) { try base.link(path, at: directory, to: newPath, at: newDirectory) }
+
+    func rename(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor,
+        _ mode: RenameMode
+    ) throws(FileSystemError) { try base.rename(path, at: directory, to: newPath, at: newDirectory, mode) }
+
+    func unlink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        try base.unlink(path, at: directory)
+    }
+
+    func removeDirectory(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        try base.removeDirectory(path, at: directory)
+    }
+
+    func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
+        try base.entries(of: descriptor)
+    }
+
+    func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
+        try base.lock(descriptor, mode, waiting: waiting)
+    }
 }

@@ -250,6 +250,30 @@ struct VaultRewritingTests {
         #expect(opened.withLock { $0.count { $0 == place.path } } == 1)
     }
 
+    @Test("a change stands although the file that it has written cannot be examined afterwards")
+    func unexaminedFile() throws {
+        let memory = InMemoryFileSystem()
+        let isWatched = Atomic(false)
+        let isMoved = Atomic(false)
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard isWatched.load(ordering: .relaxed) else { return }
+            if call.operation == .rename { isMoved.store(true, ordering: .relaxed) }
+            guard call.operation == .status, isMoved.load(ordering: .relaxed), let file = call.descriptor,
+                try memory.status(of: .descriptor(file)).type == .regular
+            else { return }
+            isWatched.store(false, ordering: .relaxed)
+            throw FileSystemError(.status, .ioError)
+        }
+        let vault = try VaultPlace(failing).vault()
+        try vault.set("v", for: TestKeys.token)
+        let count = memory.openDescriptors.count
+        isWatched.store(true, ordering: .relaxed)
+        try vault.set("w", for: TestKeys.token)
+        #expect(!isWatched.load(ordering: .relaxed))
+        #expect(try vault.get(TestKeys.token) == "w")
+        #expect(memory.openDescriptors.count == count)
+    }
+
     @Test("a file written by another object is read again")
     func otherWriter() throws {
         let place = VaultPlace()
