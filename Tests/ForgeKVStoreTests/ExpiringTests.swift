@@ -216,6 +216,18 @@ struct ExpiringTests {
         #expect(try store.read(key) == 6)
     }
 
+    @Test("a value that this type has not stored is set aside before it is overwritten, and no other")
+    func foreignValue() throws {
+        let file = try LogFixture().open()
+        let store = ExpiringKVStore(file)
+        try file.set(KVKey<String>("a"), value: "x")
+        for value in 1...2 {
+            try store.set(key, value: value)
+            #expect(try store.read(key) == value)
+            #expect(try file.damageReports().map(\.key) == ["a"])
+        }
+    }
+
     @Test("a change of what this type has not stored is that of an absent value")
     func foreignChange() async throws {
         var changes = try #require(store.subscribe(to: .prefix(""))).makeAsyncIterator()

@@ -287,6 +287,43 @@ import Testing
         try store.set(a, value: 2)
     }
 
+    @Test("a file that is no log, and cannot be moved aside, is left unchanged")
+    func failingMove() throws {
+        do { try open().set(a, value: 1) }
+        let content = [UInt8](repeating: 7, count: 200)
+        let file = try fileSystem.open("/store/log", .writeOnly, options: [.truncate])
+        try fileSystem.writeBytes(content, to: file, at: 0)
+        try fileSystem.close(file)
+        fileSystem.fail { operation, path in operation == .rename && path == "log" ? .ioError : nil }
+        let error = #expect(throws: KVStoreError.self) { _ = try open() }
+        #expect(error?.code == .unavailable(.inputOutput) && error?.operation == .setAside)
+        fileSystem.fail(nil)
+        #expect(try fileSystem.readFile("/store/log") == content)
+        #expect(try open().damageReports().map(\.kind) == [.log])
+        #expect(try open().keys().isEmpty)
+    }
+
+    @Test("damaged bytes that the log loses while they are set aside leave the rest to be read")
+    func lostDamage() throws {
+        let memory = InMemoryFileSystem()
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: memory, options: recorder.options())
+            for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
+        }
+        let file = try memory.open("/store/log", .writeOnly)
+        try memory.writeBytes([0xFF], to: file, at: 64 + 30 + 22)
+        try memory.close(file)
+        let racing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path == "#quarantine-new" else { return }
+            try memory.truncate(.path("/store/log"), to: 64)
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: racing, options: recorder.options())
+        #expect(try store.integers().count == 2)
+        #expect(recorder.descriptions.contains { $0.hasPrefix("read-only") })
+        #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))
+        #expect(try store.damageReports().isEmpty)
+    }
+
     @Test(
         "whichever call fails, acknowledged writes are kept and refused ones are not",
         arguments: [Errno.ioError, .noSpace])
