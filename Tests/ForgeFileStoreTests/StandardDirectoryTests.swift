@@ -52,6 +52,12 @@ struct StandardDirectoryTests {
         for directory in StandardDirectory.allCases { #expect(try directory.path().isAbsolute) }
     }
 
+    @Test("a protection class has no effect, also where no directory could have one")
+    func protection() throws {
+        try FileProtection.complete.apply(to: "/none", on: SystemFileSystem())
+        try FileProtection.complete.apply(to: "/none", on: memory)
+    }
+
     @Test("a store for a kind of data is in its directory")
     func store() async throws {
         let store = DiskFileStore(directory: .caches, namespace: "org.example.forge", fileProtection: .complete)

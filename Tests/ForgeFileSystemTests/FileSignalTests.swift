@@ -93,7 +93,9 @@ struct FileSignalTests {
 
     @Test("an observer of a file without signals is called after the times that it returns")
     func polling() async throws {
-        try await expectThreeCalls(of: PollingSignal())
+        let signal = PollingSignal()
+        signal.send()
+        try await expectThreeCalls(of: signal)
     }
 
     private func expectThreeCalls(of signal: any FileSignal) async throws {

@@ -339,6 +339,22 @@ struct SharedCompactionTests {
         #expect(fixture.recorder.issues.isEmpty, "\(fixture.recorder.descriptions)")
     }
 
+    @Test("is not left to another process if the page that would name it cannot be read")
+    func unreadablePage() throws {
+        let failing = FailingFileSystem(fixture.process(1).fileSystem)
+        let store = try FileKVStore(at: fixture.path, fileSystem: failing, options: fixture.options(1))
+        let other = try fixture.open(fixture.process(2))
+        let handle = store.engine.handle
+        let sharing = try #require(handle.sharing)
+        #expect(handle.otherProcess == 2)
+        failing.fail { operation, path in operation == .read && path == "#shared" ? .ioError : nil }
+        #expect(handle.otherProcess == nil)
+        #expect(sharing.claimCompaction())
+        failing.fail(nil)
+        #expect(handle.otherProcess == 2)
+        withExtendedLifetime(other) {}
+    }
+
     @Test(
         "by the write that makes it due happens in the background, if the options allow",
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))

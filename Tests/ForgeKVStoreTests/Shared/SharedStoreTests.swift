@@ -14,6 +14,31 @@ struct SharedStoreTests {
     private let a = KVKey<Int>("a")
     private let b = KVKey<String>("b")
 
+    @Test("a log that replaces the open one is a file with a valid header, and without a second name")
+    func replacement() throws {
+        let memory = InMemoryFileSystem()
+        let options = IssueRecorder().options()
+        try FileKVStore(at: "/store", fileSystem: memory, options: options).close()
+        let handle = try StoreHandle(reading: "/store", on: memory, options: options)
+        let openDescriptors = memory.openDescriptors
+        func isFound() throws -> Bool {
+            let found = try LogOpening.openReplacement(of: handle)
+            return found != nil
+        }
+        #expect(try isFound())
+        try memory.link("/store/log", to: "/second")
+        #expect(try !isFound())
+        try memory.unlink("/second")
+        #expect(try isFound())
+        let file = try memory.open("/store/log", .writeOnly)
+        try memory.writeBytes([0], to: file, at: 0)
+        try memory.close(file)
+        #expect(try !isFound())
+        try memory.unlink("/store/log")
+        #expect(try !isFound())
+        #expect(memory.openDescriptors == openDescriptors)
+    }
+
     @Test("every call finds writes of the other process")
     func visibility() throws {
         let (first, second) = try fixture.pair()
