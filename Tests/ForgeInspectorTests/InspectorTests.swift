@@ -212,6 +212,20 @@ import Testing
         #expect(try search.run().map(\.name) == ["a"])
     }
 
+    @Test("lists the entries of a cache that are still there")
+    func evicted() throws {
+        let memory = InMemoryFileSystem()
+        try memory.createDirectory("/d")
+        for path: POSIXPath in ["/d/a.forgecache", "/d/b.forgecache"] {
+            try memory.write(Data("text".utf8), to: URL(path))
+        }
+        let plan = FaultPlan([.fail(.status, matching: "/d/a.forgecache", with: .noSuchFileOrDirectory)])
+        let root = try ConfinedDirectory("/", on: FaultingFileSystem(memory, plan: plan))
+        let content = try CacheContent(of: FoundStore(kind: .cache, path: "d"), in: root, offset: 0, limit: 10)
+        #expect(content.rows.map(\.name) == ["b"] && content.rows.map(\.size) == [4])
+        #expect(content.count == 1 && content.size == 4)
+    }
+
     @Test("finds changes while it follows the stores")
     func live() async throws {
         let store = try stores.keyValueStore()

@@ -113,6 +113,13 @@ import Testing
             let rest = long.text.dropFirst(start.count)
             #expect(rest.allSatisfy { $0 == "€" } && rest.count > 21_000)
         }
+        let broken = ValueEnvelope(
+            schemaVersion: 1, payload: [0x7A, 0, 1, 0x11, 0x70] + [UInt8](repeating: 0xFF, count: 70_000))
+        try store.setRawValue(broken.encoded, named: "long")
+        _ = view.refresh()
+        let hexadecimal = try #require(try view.value(of: "long", decoders: [])).value
+        #expect(hexadecimal.isPreview && hexadecimal.type == "string")
+        #expect(hexadecimal.text.hasPrefix("7a 00 01 11 70 ff ff "))
         // 120,000 bytes of JSON.
         let escaped = try #require(try view.value(of: "limit", decoders: [])).value
         #expect(escaped.isPreview && !escaped.isJSON)
