@@ -125,6 +125,25 @@ struct DeleteAllTests {
         #expect(try memory.leftovers(under: "/store") == [])
     }
 
+    @Test("a directory to which a file is added at each attempt to remove it keeps its name, with that file")
+    func addedRepeatedly() async throws {
+        let memory = memory
+        let count = Atomic(0)
+        let store = try await filledStore { (call) throws(FileSystemError) in
+            guard call.operation == .removeDirectory, let path = call.path, path.bytes.starts(with: "#trash-".utf8)
+            else { return }
+            count.add(1, ordering: .relaxed)
+            let added = POSIXPath("/store").appending(path).appending("new")
+            try memory.close(try memory.open(added, .writeOnly, options: [.create]))
+        }
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory("a") }
+        #expect(error?.code == .foreignContent)
+        #expect((error?.underlying as? FileSystemError)?.path == "a")
+        #expect(count.load(ordering: .relaxed) == 64)
+        #expect(try await keys(store).filter { $0.hasPrefix("a") } == ["a", "a/new"])
+        #expect(try memory.leftovers(under: "/store") == [])
+    }
+
     @Test("a file that has taken the name of a directory since that was examined is kept")
     func replacedMeanwhile() async throws {
         let memory = memory

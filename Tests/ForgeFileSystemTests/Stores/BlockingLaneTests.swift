@@ -87,6 +87,22 @@ struct BlockingLaneTests {
         for call in calls { await call.value }
     }
 
+    @Test(
+        "a call that is cancelled before it is in the queue is answered, and takes no thread",
+        .timeLimit(.minutes(10)))
+    func cancelledBefore() async {
+        let lane = BlockingLane()
+        let cancellation = Cancellation()
+        cancellation.cancel()
+        let job = BlockingLane.Job(within: .seconds(60), cancellation)
+        let answer: (any Error)? = await withCheckedContinuation { continuation in
+            job.answers(continuation)
+            lane.submit(job)
+        }
+        #expect(answer is CancellationError && job.state == .left)
+        #expect(lane.threadCount == 0 && lane.waitingCount == 0)
+    }
+
     @Test("a cancelled call leaves the queue at once")
     func cancellation() async throws {
         let gate = DispatchSemaphore(value: 0)
