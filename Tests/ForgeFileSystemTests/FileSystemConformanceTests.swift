@@ -226,7 +226,7 @@ struct RequiredCallsTests {
 
     @Test("refuses the others, each with the error that says so")
     func refusals() throws {
-        let (fileSystem, queue) = (fileSystem, DispatchQueue(label: "required calls"))
+        let (fileSystem, queue) = (self.fileSystem, DispatchQueue(label: "required calls"))
         let file = try fileSystem.open("/file", .readWrite, options: [.create])
         let calls: [(FileSystemOperation, Errno, () throws -> Void)] = [
             (.map, .operationNotSupportedByDevice, { _ = try fileSystem.map(file, at: 0, count: 1) }),

@@ -195,7 +195,7 @@ import Testing
         for name in names { try Data("text".utf8).write(to: stores.place(name)) }
         try inspector.refreshStores()
         let events = inspector.timeline.events(after: 0).events
-        #expect(events.map(\.name) == names.prefix(Timeline.burst))
+        #expect(events.compactMap(\.name) == Array(names.prefix(Timeline.burst)))
         #expect(events.map(\.omittedCount) == Array(repeating: 0, count: Timeline.burst - 1) + [2])
     }
 
@@ -205,11 +205,14 @@ import Testing
         let fileSystem = FaultingFileSystem(InMemoryFileSystem(), plan: plan)
         try fileSystem.createDirectory("/d")
         var search = StoreSearch(try ConfinedDirectory("/d", on: fileSystem))
-        #expect(try search.run().isEmpty)
+        var events = try search.run()
+        #expect(events.isEmpty)
         for path: POSIXPath in ["/d/a", "/d/b"] { try fileSystem.write(Data("text".utf8), to: URL(path)) }
-        #expect(try search.run().map(\.name) == ["b"])
+        events = try search.run()
+        #expect(events.map(\.name) == ["b"])
         plan.lift("unreadable")
-        #expect(try search.run().map(\.name) == ["a"])
+        events = try search.run()
+        #expect(events.map(\.name) == ["a"])
     }
 
     @Test("lists the entries of a cache that are still there")
