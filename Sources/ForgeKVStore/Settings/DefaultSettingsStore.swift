@@ -86,7 +86,7 @@ extension DefaultSettingsStore {
     /// The same if it is on disk: a call of a known type copies no existential.
     private static let processFileStore = processStore as? FileKVStore
 
-    /// Forwards every call to ``store``, which it looks up anew.
+    /// Forwards each read to ``store``, which it looks up anew; no other call is made.
     struct Reader: KVStoring {
         func get<T>(_ key: KVKey<T>) -> T? {
             if !hasScopes.load(ordering: .relaxed), let store = processFileStore { return store.get(key) }
@@ -97,9 +97,6 @@ extension DefaultSettingsStore {
         func remove<T>(_ key: KVKey<T>) throws { try store.remove(key) }
         func contains<T>(_ key: KVKey<T>) -> Bool { store.contains(key) }
         func removeAll() throws { try store.removeAll() }
-        func read<T>(_ key: KVKey<T>) throws -> T? { try store.read(key) }
-        func report(_ issue: KVStoreIssue) { store.report(issue) }
-        func subscribe(to scope: KVScope) -> KVChanges? { store.subscribe(to: scope) }
     }
 }
 
