@@ -83,7 +83,7 @@ struct WriterTests {
         try await writer.write(Data("text".utf8))
         try await writer.commit()
         #expect(try await store.load("d/f") == Data("text".utf8))
-        #expect(count.load(ordering: .relaxed) == 4)
+        #expect(count.load(ordering: .relaxed) >= 4)
         #expect(try memory.leftovers(under: "/store") == [])
     }
 
