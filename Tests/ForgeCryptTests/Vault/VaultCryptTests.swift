@@ -269,7 +269,8 @@ struct VaultRewritingTests {
         let count = memory.openDescriptors.count
         isWatched.store(true, ordering: .relaxed)
         try vault.set("w", for: TestKeys.token)
-        #expect(!isWatched.load(ordering: .relaxed))
+        let wasWatched = isWatched.load(ordering: .relaxed)
+        #expect(!wasWatched)
         #expect(try vault.get(TestKeys.token) == "w")
         #expect(memory.openDescriptors.count == count)
     }
