@@ -63,9 +63,11 @@ struct CommandRun {
     ) throws {
         let closing = destination == .closed ? ["/bin/sh", "-c", "exec \"$0\" \"$@\" >&-"] : []
         let words = prefix + closing + [try Self.executable()] + arguments
-        // Another user cannot write where a run with coverage collects profiles; the runtime would print an error.
+        // Another user, and a process whose files have a limit, cannot write where a run with coverage collects
+        // profiles; the runtime would print an error.
+        let isRestricted = prefix.contains { $0.hasSuffix("/setpriv") || $0.contains("ulimit -f") }
         let environment = ProcessInfo.processInfo.environment.merging(
-            prefix.isEmpty ? [:] : ["LLVM_PROFILE_FILE": "/dev/null"]
+            isRestricted ? ["LLVM_PROFILE_FILE": "/dev/null"] : [:]
         ) { $1 }
         // Files, not pipes: a full pipe could block.
         let (outputFile, errorFile) = (try ChildProcess.unnamedFile(), try ChildProcess.unnamedFile())
