@@ -28,7 +28,7 @@ final class StagedDirectory {
     /// Creates the directory, and removes what an interrupted process has left there.
     ///
     /// - Parameters:
-    ///   - destination: The final path, which must not exist or must be an empty directory, and must not be in the
+    ///   - destination: The final, absolute path, which must not exist or must be an empty directory, and must not be in the
     ///     directory of a store.
     ///   - inputs: Directories that are read: none of them may be in the directory that is filled.
     /// - Throws: ``CommandFailure``, with nothing changed, if the destination or the temporary name is something else,
@@ -37,14 +37,14 @@ final class StagedDirectory {
         self.destination = destination
         let (parent, name) = destination.splitLast()
         let temporary = POSIXPath(Array(".".utf8) + name.bytes + Array(".partial".utf8))
-        outer = parent.appendingIfAny(temporary)
+        outer = parent.appending(temporary)
         path = outer.appending(Self.contentName)
         try requireNoStore(at: destination, destination.shown)
         try Self.requireFree(destination, on: fileSystem)
         for input in inputs where Ancestry(of: outer).contains(Ancestry(of: input)) {
             throw CommandFailure("\(input.shown) is in \(outer.shown), which an unfinished run would use", .usage)
         }
-        if !parent.isEmpty { try fileSystem.makeDirectories(parent) }
+        try fileSystem.makeDirectories(parent)
         directory = try Self.opened(outer, on: fileSystem)
         // An error from here on runs `deinit`.
         try Self.lock(directory, outer, on: fileSystem)
@@ -72,26 +72,15 @@ final class StagedDirectory {
         } catch  where error.errno == .noSuchFileOrDirectory {}
     }
 
-    /// Renames the directory to the destination durably.
+    /// Renames the directory to the destination durably. A rename replaces only an empty directory.
     ///
     /// - Precondition: All files in the directory are durable.
-    /// - Throws: `FileSystemError`; if the rename failed, an empty directory at the destination is removed.
+    /// - Throws: `FileSystemError`.
     func place() throws {
-        do throws(FileSystemError) {
-            try fileSystem.removeDirectory(destination)
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-        }
         try fileSystem.withDirectory(path) { (content) throws(FileSystemError) in
             try fileSystem.synchronize(content, .full)
         }
-        do throws(FileSystemError) {
-            try fileSystem.rename(path, to: destination, .exclusive)
-        } catch {
-            // Some network file systems have no exclusive rename; a plain rename replaces only an empty directory.
-            guard error.errno.isMissingFeature else { throw error }
-            try fileSystem.rename(path, to: destination, .replacing)
-        }
+        try fileSystem.rename(path, to: destination, .replacing)
         try fileSystem.synchronizeParent(of: destination)
         remove()
     }
@@ -106,8 +95,7 @@ final class StagedDirectory {
                 throw CommandFailure("\(path.shown) is a symbolic link; give the path that it leads to")
             }
             let (parent, name) = path.splitLast()
-            let isMountPoint = try fileSystem.withDirectory(parent.isEmpty ? "." : parent) {
-                (directory) throws(FileSystemError) in
+            let isMountPoint = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
                 try fileSystem.status(of: .descriptor(directory)).device != status.device
                     || fileSystem.isMountPoint(name, at: directory)
             }
