@@ -146,7 +146,7 @@ private func withNearestDirectory<Result>(
     var parent = try fileSystem.followingFinalLinks(path).splitLast().parent
     while true {
         do throws(FileSystemError) {
-            return try fileSystem.withDirectory(parent.isEmpty ? "." : parent, body)
+            return try fileSystem.withDirectory(parent, body)
         } catch {
             guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno), !parent.isEmpty else { throw error }
             parent = parent.splitLast().parent
@@ -163,8 +163,7 @@ private func withNearestDirectory<Result>(
 func requireNoStoreFile(at path: POSIXPath, _ name: String) throws {
     let fileSystem = SystemFileSystem()
     let path = try fileSystem.followingFinalLinks(path)
-    let (above, file) = path.splitLast()
-    let parent: POSIXPath = above.isEmpty ? "." : above
+    let (parent, file) = path.splitLast()
     let reason: String?
     do throws(FileSystemError) {
         reason = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) -> String? in
@@ -199,7 +198,7 @@ func requireKnownStore(at path: POSIXPath, _ name: String) throws {
     let parent = try fileSystem.followingFinalLinks(path).splitLast().parent
     var reason: String?
     do throws(FileSystemError) {
-        try fileSystem.withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
+        try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
             guard try StoreScope(of: directory, on: fileSystem).isUnknown else { return }
             let names = try fileSystem.entries(of: directory).map(\.name).filter(\.isStoreMarker)
             if names.isEmpty || names.contains(where: { !VaultCrypt.isLock($0) }) {

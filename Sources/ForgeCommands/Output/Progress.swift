@@ -30,7 +30,7 @@ final class Progress: Sendable {
     }
 
     private struct Line: Encodable {
-        let type = "progress"
+        var type = "progress"
         let items: Int
         let bytes: Int64
         let totalItems: Int?
@@ -85,8 +85,8 @@ final class Progress: Sendable {
     /// Adds completed items and bytes, and shows the progress if it is due.
     ///
     /// - Throws: ``CommandFailure`` if the output cannot be written.
-    func advance(items: Int = 1, bytes: Int64 = 0, now: ContinuousClock.Instant = .now) throws(CommandFailure) {
-        let line: String? = state.withLock { state in
+    func advance(items: Int = 1, bytes: Int64 = 0, now: ContinuousClock.Instant = .now) throws {
+        let line: String? = try state.withLock { state in
             state.done.items += items
             state.done.bytes += bytes
             let interval: Duration = style == .line ? .milliseconds(100) : .milliseconds(250)
@@ -95,7 +95,7 @@ final class Progress: Sendable {
             else { return nil }
             state.lastShown = now
             state.isShown = true
-            return text(state, elapsed: now - start)
+            return try text(state, elapsed: now - start)
         }
         if let line { try write(line) }
     }
@@ -112,21 +112,13 @@ final class Progress: Sendable {
 
     // MARK: Text
 
-    private func text(_ state: State, elapsed: Duration) -> String {
+    private func text(_ state: State, elapsed: Duration) throws -> String {
         style == .line
             ? "\r" + Self.line(noun, state.done, of: state.total, after: elapsed) + "\u{1B}[K"
-            : jsonLine(state, elapsed)
-    }
-
-    private func jsonLine(_ state: State, _ elapsed: Duration) -> String {
-        let line = Line(
-            items: state.done.items, bytes: state.done.bytes, totalItems: state.total?.items,
-            totalBytes: state.total?.bytes, seconds: elapsed.seconds)
-        do {
-            return try JSONText.line(line)
-        } catch {
-            return ""  // Encoding finite numbers cannot fail.
-        }
+            : try JSONText.line(
+                Line(
+                    items: state.done.items, bytes: state.done.bytes, totalItems: state.total?.items,
+                    totalBytes: state.total?.bytes, seconds: elapsed.seconds))
     }
 
     /// The text of the line on a terminal.

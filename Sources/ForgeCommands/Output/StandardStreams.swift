@@ -14,12 +14,8 @@ enum StandardOutput {
     ///
     /// - Throws: ``CommandFailure`` with the error of the system; part of the bytes may be written then.
     static func write(_ data: Data) throws(CommandFailure) {
-        do {
+        try CommandFailure.naming("cannot write to standard output") {
             _ = try FileDescriptor.standardOutput.writeAll(data)
-        } catch let error as Errno {
-            throw CommandFailure("cannot write to standard output: \(error.text)")
-        } catch {
-            throw CommandFailure("cannot write to standard output: \(error)")
         }
     }
 
@@ -57,14 +53,10 @@ enum StandardInput {
 
     /// Reads what is available, up to 64 KiB; returns nil at the end of the input.
     static func readChunk() throws(CommandFailure) -> Data? {
-        do {
-            let bytes = try FileDescriptor.standardInput.readChunk(upTo: 1 << 16)
-            return bytes.isEmpty ? nil : Data(bytes)
-        } catch let error as Errno {
-            throw CommandFailure("cannot read standard input: \(error.text)")
-        } catch {
-            throw CommandFailure("cannot read standard input: \(error)")
+        let bytes = try CommandFailure.naming("cannot read standard input") {
+            try FileDescriptor.standardInput.readChunk(upTo: 1 << 16)
         }
+        return bytes.isEmpty ? nil : Data(bytes)
     }
 
     /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
@@ -119,6 +111,19 @@ enum StandardError {
             _ = try FileDescriptor.standardError.writeAll(text.utf8)
         } catch {
             // The exit status still reports the failure.
+        }
+    }
+}
+
+extension CommandFailure {
+    /// Calls `body`; names what has failed in its error, with the message of the system.
+    static func naming<Result>(
+        _ failure: String, _ body: () throws -> Result
+    ) throws(CommandFailure) -> Result {
+        do {
+            return try body()
+        } catch {
+            throw CommandFailure("\(failure): \((error as? Errno)?.text ?? "\(error)")")
         }
     }
 }

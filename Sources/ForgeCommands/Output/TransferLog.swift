@@ -13,7 +13,7 @@ final class TransferLog: Sendable {
     }
 
     private struct Item: Encodable {
-        let type = "item"
+        var type = "item"
         let action: Action
         let key: String
         let source: String
@@ -23,7 +23,7 @@ final class TransferLog: Sendable {
     }
 
     private struct Summary: Encodable {
-        let type = "summary"
+        var type = "summary"
         var copied = 0
         var equal = 0
         var deleted = 0
@@ -158,14 +158,14 @@ final class TransferLog: Sendable {
 /// Counts the files of a backup or a restoration, lists those that are not in it, and prints the summary.
 final class BackupReport {
     private struct Item: Encodable {
-        let type = "item"
+        var type = "item"
         let action: String
         let path: String
         let reason: String
     }
 
     private struct Summary: Encodable {
-        let type = "summary"
+        var type = "summary"
         let action: String
         let files: Int
         let bytes: Int64

@@ -98,7 +98,7 @@ struct LocalFilePlace: FilePlace {
                 }
             } catch let error as FileSystemError {
                 guard let log else { throw error }
-                try log.record(.fail, error.path?.shown ?? "", reason: "\(error)")
+                try log.record(.fail, error.shownPath, reason: "\(error)")
             }
         }
     }

@@ -178,11 +178,11 @@ struct FileTarget: Sendable {
     /// there is none.
     func storeRoot(above directory: POSIXPath) throws(FileSystemError) -> POSIXPath? {
         var path = directory
-        while true {
-            if try StoreScope(at: root.appendingIfAny(path), on: fileSystem).isRoot { return path }
+        while try !scope(of: path).isRoot {
             guard !path.isEmpty else { return nil }
             path = path.splitLast().parent
         }
+        return path
     }
 
     /// Locks the key-value store in a directory of an ordinary tree until the copy has ended, because files of it are
@@ -431,9 +431,8 @@ extension StoreWalk {
     /// - Throws: `FileSystemError` for an entry that cannot be read, with its path; the next call continues after it.
     ///   ``ContainsOther``.
     mutating func nextFile(ofStore isStore: Bool) throws -> Entry? {
-        while true {
-            switch try next() {
-            case nil: return nil
+        while let event = try next() {
+            switch event {
             case .file(let file): return file
             case .other: throw ContainsOther()
             case .failed(let error): throw error
@@ -443,6 +442,7 @@ extension StoreWalk {
                 return directory
             }
         }
+        return nil
     }
 
     /// How a copy treats an entry.

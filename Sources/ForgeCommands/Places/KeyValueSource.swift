@@ -315,37 +315,25 @@ struct LineReader {
     ///
     /// - Throws: ``CommandFailure`` for a failed read, a line that is longer than the limit, or an interruption.
     mutating func next() throws(CommandFailure) -> ArraySlice<UInt8>? {
-        var searched = start
-        while true {
-            if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
-                defer { start = end + 1 }
-                return buffer[start..<end]
-            }
-            guard !isAtEnd else {
-                defer { start = buffer.count }
-                return start < buffer.count ? buffer[start...] : nil
-            }
+        var end = buffer[start...].firstIndex(of: UInt8(ascii: "\n"))
+        while end == nil, !isAtEnd {
             buffer.removeFirst(start)
             start = 0
-            searched = buffer.count
-            guard buffer.count <= limit else {
-                throw CommandFailure("a line is longer than \(readableSize(limit))")
-            }
+            let searched = buffer.count
+            guard searched <= limit else { throw CommandFailure("a line is longer than \(readableSize(limit))") }
             try fill()
+            end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n"))
         }
+        let line = buffer[start..<(end ?? buffer.count)]
+        start = end.map { $0 + 1 } ?? buffer.count
+        return end == nil && line.isEmpty ? nil : line
     }
 
     private mutating func fill() throws(CommandFailure) {
         let size = max(1 << 16, buffer.count)
         try descriptor.waitForInput()
-        do {
-            let chunk = try descriptor.readChunk(upTo: size)
-            isAtEnd = chunk.isEmpty
-            buffer += chunk
-        } catch let error as Errno {
-            throw CommandFailure("cannot read the lines: \(error.text)")
-        } catch {
-            throw CommandFailure("cannot read the lines: \(error)")
-        }
+        let chunk = try CommandFailure.naming("cannot read the lines") { try descriptor.readChunk(upTo: size) }
+        isAtEnd = chunk.isEmpty
+        buffer += chunk
     }
 }

@@ -104,7 +104,7 @@ struct BackupWriter {
                     try report.fail(directory.path.shown, "damaged: \(finding.details.joined())")
                 }
             case .other: throw StoreWalk.ContainsOther()
-            case .failed(let error): try report.fail(error.path?.shown ?? "", "\(error)")
+            case .failed(let error): try report.fail(error.shownPath, "\(error)")
             case .file(let entry): try add(entry, of: walk)
             }
         }

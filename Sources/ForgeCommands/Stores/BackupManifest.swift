@@ -198,8 +198,8 @@ struct BackupManifestReader {
         let descriptor: Descriptor
         do throws(FileSystemError) {
             let (directory, name) = path.splitLast()
-            descriptor = try fileSystem.withDirectory(directory.isEmpty ? "." : directory) {
-                (directory) throws(FileSystemError) in try fileSystem.openRegularFile(name, at: directory).descriptor
+            descriptor = try fileSystem.withDirectory(directory) { (directory) throws(FileSystemError) in
+                try fileSystem.openRegularFile(name, at: directory).descriptor
             }
         } catch {
             guard error.errno.isDisappearance else {

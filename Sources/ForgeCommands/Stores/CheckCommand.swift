@@ -28,7 +28,7 @@ struct CheckCommand: ParsableCommand {
     @OptionGroup var output: JSONOption
 
     private struct Summary: Encodable {
-        let type = "summary"
+        var type = "summary"
         let checked: Int
         let damaged: Int
         let unverified: Int
@@ -107,7 +107,7 @@ struct StoreFinding: Encodable, Equatable {
         case skipped
     }
 
-    let type = "finding"
+    var type = "finding"
     /// The path relative to the directory that is checked.
     var path: String
     /// The kind of file or store.
@@ -144,11 +144,12 @@ struct TemporaryFileLookup {
     /// The origin of a temporary file or directory according to a store below `top`; nil if no store has recorded it.
     func origin(of path: POSIXPath, below top: POSIXPath) throws(FileSystemError) -> TemporaryFileOrigin? {
         var root = path.splitLast().parent
-        while true {
-            if let origin = try TemporaryFileOrigin.find(path, below: root, on: fileSystem) { return origin }
-            guard root.count > top.count else { return nil }
+        var origin = try TemporaryFileOrigin.find(path, below: root, on: fileSystem)
+        while origin == nil, root.count > top.count {
             root = root.splitLast().parent
+            origin = try TemporaryFileOrigin.find(path, below: root, on: fileSystem)
         }
+        return origin
     }
 
     /// A one-line description of a temporary file.

@@ -20,7 +20,7 @@ struct DiskUsageCommand: ParsableCommand {
     @OptionGroup var output: JSONOption
 
     private struct Summary: Encodable {
-        let type = "summary"
+        var type = "summary"
         let files: Int
         let bytes: Int64
         let space: Int64
@@ -67,7 +67,7 @@ struct DiskUsageCommand: ParsableCommand {
 
 /// The size of a store, or of the files that belong to no store.
 struct DiskUsage: Encodable {
-    let type = "store"
+    var type = "store"
     /// The path relative to the walked directory; empty for that directory.
     var path: String
     var kind: String
@@ -80,8 +80,8 @@ struct DiskUsage: Encodable {
 
     /// A directory that cannot be read; its files are not counted.
     struct Failure: Encodable {
-        let type = "item"
-        let action = "fail"
+        var type = "item"
+        var action = "fail"
         let path: String
         let reason: String
     }
@@ -101,7 +101,7 @@ struct DiskUsage: Encodable {
             switch event {
             case .other: continue
             case .failed(let error):
-                failures.append(Failure(path: error.path?.shown ?? "", reason: error.errno.text))
+                failures.append(Failure(path: error.shownPath, reason: error.errno.text))
             case .entered(let directory):
                 guard let kind = directory.scope.owner.text else { continue }
                 if directory.path.isEmpty {

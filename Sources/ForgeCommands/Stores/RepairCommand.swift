@@ -38,7 +38,7 @@ struct RepairCommand: ParsableCommand {
     @OptionGroup var output: JSONOption
 
     private struct Item: Encodable {
-        let type = "item"
+        var type = "item"
         let action: String
         let path: String
         let destination: String?
@@ -46,7 +46,7 @@ struct RepairCommand: ParsableCommand {
     }
 
     private struct Summary: Encodable {
-        let type = "summary"
+        var type = "summary"
         let damaged: Int
         let repaired: Int
         let failed: Int

@@ -86,7 +86,7 @@ struct RestoreCommand: ParsableCommand {
         }
         try forEachEvent {
             if case .file = $0 { found += 1 }
-            if case .failed(let error) = $0 { try report.skip(error.path?.shown ?? "", "\(error)") }
+            if case .failed(let error) = $0 { try report.skip(error.shownPath, "\(error)") }
         }
         // All files of the manifest are there.
         guard found >= count else {

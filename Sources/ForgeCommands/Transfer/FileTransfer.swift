@@ -74,16 +74,8 @@ struct FileTransfer {
 
     /// The path of the next file of the source that is copied; records the entries that are not.
     private func nextFile(_ walk: inout StoreWalk) throws -> POSIXPath? {
-        while true {
-            try Interruption.check()
-            let entry: StoreWalk.Entry?
-            do {
-                entry = try walk.nextFile(ofStore: isStore)
-            } catch let error as FileSystemError {
-                try log.record(.fail, error.path?.shown ?? "", reason: "\(error)")
-                continue
-            }
-            guard let entry else { return nil }
+        let record = { (error: FileSystemError) in try log.record(.fail, error.shownPath, reason: "\(error)") }
+        while let entry = try nextReadable(&walk, unread: record) {
             switch try walk.carried(entry, ofStore: isStore) {
             case .copied: return entry.path
             case .omitted: continue
@@ -91,14 +83,21 @@ struct FileTransfer {
             case .failed(let reason): try log.record(.fail, entry.path.shown, reason: reason)
             }
         }
+        return nil
     }
 
-    /// The next entry; skips directories that cannot be read, which ``nextFile(_:)`` records.
-    private func nextReadable(_ walk: inout StoreWalk) throws -> StoreWalk.Entry? {
+    /// The next entry. Calls `unread` with the error of each directory or file that cannot be read, which
+    /// ``nextFile(_:)`` records.
+    private func nextReadable(
+        _ walk: inout StoreWalk, unread: (FileSystemError) throws -> Void = { _ in }
+    ) throws -> StoreWalk.Entry? {
         while true {
+            try Interruption.check()
             do {
                 return try walk.nextFile(ofStore: isStore)
-            } catch is FileSystemError {}
+            } catch let error as FileSystemError {
+                try unread(error)
+            }
         }
     }
 
@@ -106,7 +105,6 @@ struct FileTransfer {
         var total = Progress.Amount()
         var walk = walk()
         while let entry = try nextReadable(&walk) {
-            try Interruption.check()
             guard entry.status.type == .regular else { continue }
             total.items += 1
             total.bytes += entry.status.sizeInBytes
@@ -319,7 +317,6 @@ struct FileTransfer {
     private func verify() throws {
         var walk = walk()
         while let entry = try nextReadable(&walk) {
-            try Interruption.check()
             guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey,
                 !log.isLeftOut(entry.path.shown)
             else { continue }
@@ -356,6 +353,11 @@ extension POSIXPath {
 
     /// This path followed by another one, which may be empty.
     func appendingIfAny(_ path: POSIXPath) -> POSIXPath { path.isEmpty ? self : appending(path) }
+}
+
+extension FileSystemError {
+    /// The path in a message; empty if the error has none.
+    var shownPath: String { path?.shown ?? "" }
 }
 
 extension FileRole {

@@ -30,7 +30,7 @@ final class OutputFile {
     /// Begins an output.
     ///
     /// - Parameters:
-    ///   - path: The file; links at its end are followed.
+    ///   - path: The absolute path of the file; links at its end are followed.
     ///   - name: The file in an error.
     /// - Throws: ``CommandFailure``, with nothing changed, if the file is in the directory of a store or belongs to one,
     ///   or is an open file behind a path of procfs. `FileSystemError`.
@@ -52,7 +52,7 @@ final class OutputFile {
         isReplacement = status != nil
         let permissions = status?.permissions.withoutSetID ?? .ownerReadWrite
         let (parent, file) = end.splitLast()
-        let directory = try fileSystem.open(parent.isEmpty ? "." : parent, .readOnly, options: [.directory])
+        let directory = try fileSystem.open(parent, .readOnly, options: [.directory])
         do throws(FileSystemError) {
             let temporary: POSIXPath
             (temporary, descriptor) = try fileSystem.createTemporary(at: directory, permissions: permissions)
@@ -114,7 +114,7 @@ final class OutputFile {
         var current = path
         for _ in 0..<40 {
             let (parent, file) = current.splitLast()
-            if descriptors != nil, Ancestry.identity(of: parent.isEmpty ? "." : parent) == descriptors {
+            if descriptors != nil, Ancestry.identity(of: parent) == descriptors {
                 for stream in [1, 2] as [Int32] where file.bytes.elementsEqual("\(stream)".utf8) {
                     return (current, Descriptor(rawValue: stream))
                 }
@@ -126,7 +126,7 @@ final class OutputFile {
                 try requireSpecial(current, name, on: fileSystem)
                 return (current, nil)
             }
-            current = target.isAbsolute || parent.isEmpty ? target : parent.appending(target)
+            current = target.isAbsolute ? target : parent.appending(target)
         }
         throw FileSystemError(.resolve, .tooManySymbolicLinkLevels, path: path)
     }

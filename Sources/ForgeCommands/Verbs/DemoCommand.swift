@@ -101,11 +101,8 @@ struct DemoCommand: AsyncParsableCommand {
     }
 
     private func startAgain() throws {
-        guard let executable = Bundle.main.executableURL else {
-            throw CommandFailure("the demo cannot find its own executable to start it again")
-        }
         let process = Process()
-        process.executableURL = executable
+        process.executableURL = Bundle.main.executableURL
         process.arguments = ["demo", "--read-back", "--directory", directory]
         if json { process.arguments?.append("--json") }
         if let avatar { process.arguments?.append(contentsOf: ["--avatar", avatar]) }

@@ -26,7 +26,7 @@ struct WatchCommand: AsyncParsableCommand {
     @OptionGroup var output: JSONOption
 
     private struct Line: Encodable {
-        let type = "change"
+        var type = "change"
         let action: String
         let key: String?
     }
