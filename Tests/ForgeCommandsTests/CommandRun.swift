@@ -65,7 +65,7 @@ struct CommandRun {
         let words = prefix + closing + [try Self.executable()] + arguments
         // Another user, and a process whose files have a limit, cannot write where a run with coverage collects
         // profiles; the runtime would print an error.
-        let isRestricted = prefix.contains { $0.hasSuffix("/setpriv") || $0.contains("ulimit -f") }
+        let isRestricted = prefix.contains { $0.hasPrefix("--reuid") || $0.contains("ulimit -f") }
         let environment = ProcessInfo.processInfo.environment.merging(
             isRestricted ? ["LLVM_PROFILE_FILE": "/dev/null"] : [:]
         ) { $1 }
@@ -98,6 +98,17 @@ struct CommandRun {
     init(_ arguments: [String], input: String) throws {
         try self.init(arguments, input: Data(input.utf8))
     }
+
+    /// The prefix that starts `forge` without the right of root to read and write everything, so that it obeys the modes
+    /// of files; nil if that is not possible.
+    static let obeyingModes: [String]? =
+        if geteuid() != 0 {
+            []
+        } else if FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv") {
+            ["/usr/bin/setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--"]
+        } else {
+            nil
+        }
 
     /// The executable of the same build, beside the test bundle.
     static func executable() throws -> String {

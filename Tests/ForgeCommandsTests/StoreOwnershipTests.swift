@@ -156,17 +156,19 @@ struct StoreOwnershipTests {
         #expect(try CommandRun(["kv", "list", scratch.path("S")]).status == 0)
     }
 
-    @Test("an output is not written into a directory that cannot be looked at", .enabled(if: getuid() == 0))
+    @Test(
+        "an output is not written into a directory that cannot be looked at",
+        .enabled(if: CommandRun.obeyingModes != nil))
     func unreadableDirectory() throws {
         try makeStore("S")
         try scratch.plant("lines", Data("{\"key\":\"a\",\"value\":1}\n".utf8))
         let before = try Data(contentsOf: scratch.url.appendingPathComponent("S/log"))
-        try #require(chmod(scratch.url.path, 0o755) == 0 && chmod(scratch.path("lines"), 0o644) == 0)
         // Files can be replaced there, by name.
-        try #require(chown(scratch.path("S"), 65534, 65534) == 0 && chmod(scratch.path("S"), 0o300) == 0)
+        try #require(chmod(scratch.path("S"), 0o300) == 0)
+        defer { chmod(scratch.path("S"), 0o700) }
         let run = try CommandRun(
             ["copy", "json:\(scratch.path("lines"))", "json:\(scratch.path("S/log"))"],
-            prefix: ["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups"])
+            prefix: #require(CommandRun.obeyingModes))
         #expect(run.status == 1 && run.errors.contains("EACCES"), "\(run.status) \(run.errors)")
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("S/log")) == before)
     }
