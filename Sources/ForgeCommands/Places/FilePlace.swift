@@ -218,6 +218,9 @@ struct PresentStore: Error, CustomStringConvertible {
 
     static let backup = PresentStore(description: "the destination has a backup there")
 
+    /// - Parameter scope: That of the store's directory.
+    init(_ scope: StoreScope) { self.init(text: scope.store.text ?? "") }
+
     /// - Parameter text: The kinds of the store in words.
     init(text: String) { self.init(description: "the destination has a store there: \(text)") }
 

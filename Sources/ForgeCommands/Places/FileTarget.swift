@@ -239,7 +239,7 @@ struct FileTarget: Sendable {
         let scope = try scope(of: directory)
         guard scope.store.hasNestedKeys || scope.isUnknown else { return nil }
         if let source, let root = try storeRoot(above: directory), try isMirrored(root, in: source) { return nil }
-        return PresentStore(text: scope.store.text ?? "")
+        return PresentStore(scope)
     }
 
     /// Whether an existing directory of an ordinary tree belongs to no store or backup, and none is in or below it that

@@ -75,7 +75,7 @@ enum KeyValueSource {
             return
         }
         var number = 0
-        var rest = first[...]
+        var rest = ArraySlice(first)
         while let line = try rest.popFirst() ?? reader.next() {
             try Interruption.check()
             number += 1
@@ -129,8 +129,7 @@ extension KeyValueSource {
         else { return nil }
         var members: [(name: String, value: CodedValue)] = []
         for entry in entries {
-            guard case .string(let name) = entry.key else { return nil }
-            members.append((name, entry.value))
+            if case .string(let name) = entry.key { members.append((name, entry.value)) }
         }
         lines = []  // They are not needed, and may be many.
         return members
@@ -242,12 +241,9 @@ enum KeyValueLine {
     ///
     /// - Throws: ``CommandFailure`` without the value.
     static func decode(_ line: String) throws(CommandFailure) -> (key: String, bytes: [UInt8]) {
-        let object: CodedValue
-        do {
+        let object = try CommandFailure.naming("not a JSON object") {
             // The object of the line adds one level to those of the value.
-            object = try CodedValue(json: line, levels: CodedValue.maximumDepth + 1)
-        } catch {
-            throw CommandFailure("not a JSON object: \(error)")
+            try CodedValue(json: line, levels: CodedValue.maximumDepth + 1)
         }
         guard case .string(let key)? = object["key"] else { throw CommandFailure("no \"key\" that is a string") }
         if case .map(let members) = object, !members.allSatisfy({ Self.isMember($0.key) }) {
@@ -287,11 +283,8 @@ enum KeyValueLine {
             }
             version = exact
         }
-        do {
-            return ValueEnvelope(schemaVersion: version, payload: try value.encoded()).encoded
-        } catch {
-            throw CommandFailure("the value cannot be stored: \(error)")
-        }
+        let payload = try CommandFailure.naming("the value cannot be stored") { try value.encoded() }
+        return ValueEnvelope(schemaVersion: version, payload: payload).encoded
     }
 }
 

@@ -322,7 +322,7 @@ struct HashedCopy {
             try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try fileSystem.setFileAttributes(copiedAttributes, of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
-                if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
+                try BulkFlush.flush(copy, on: fileSystem)
             }
             let after = try status(of: file, from)
             if FileRevision(before) == FileRevision(after), before.changed == after.changed || after.linkCount == 0 {

@@ -115,7 +115,7 @@ struct StoreRepair {
         var action: String
         /// The path to which a file was moved, or would be moved; nil if no file was.
         var destination: String?
-        var details: [String] = []
+        var details: [String]
     }
 
     let root: POSIXPath

@@ -147,7 +147,7 @@ struct FileGroupCopy {
         guard case .success(let directory) = targetDirectory,
             try scope.store.hasNestedKeys || scope.isStoreFile(name, at: directory, on: fileSystem)
         else { return nil }
-        guard scope.store == .none else { return "\(PresentStore(text: scope.store.text ?? ""))" }
+        guard scope.store == .none else { return "\(PresentStore(scope))" }
         let kind = try fileSystem.kindByContent(of: name, at: directory)
         let isSame =
             try StoreScope.outside.isStoreFile(name, at: source, on: fileSystem)
@@ -173,7 +173,7 @@ struct FileGroupCopy {
         if let root {
             store.isMirrored = try target.isMirrored(root, in: self.source)
             if !store.isMirrored, sourceScope.store != .none {
-                store.refusal = try "\(PresentStore(text: target.scope(of: root).store.text ?? ""))"
+                store.refusal = try "\(PresentStore(target.scope(of: root)))"
             } else if store.isMirrored, !arguments.dryRun {
                 store.isInUse = try !target.lockStore(in: group.directory, of: store.scope)
             }

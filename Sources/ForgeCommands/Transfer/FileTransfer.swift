@@ -415,12 +415,20 @@ final class BulkFlush: Sendable {
 
     /// Registers the file system of an existing directory for the flush.
     func include(_ directory: POSIXPath) throws(FileSystemError) {
-        guard Self.durability == .none else { return }
+        #if os(Linux)
         let device = try fileSystem.status(directory).device
         try directories.withLock { (directories) throws(FileSystemError) in
             guard directories[device] == nil else { return }
             directories[device] = try fileSystem.open(directory, .readOnly, options: [.directory])
         }
+        #endif
+    }
+
+    /// Flushes an open file or directory, where ``finish()`` does not.
+    static func flush(_ descriptor: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
+        #if !os(Linux)
+        try fileSystem.synchronize(descriptor, .full)
+        #endif
     }
 
     /// Flushes the registered file systems; all files are durable on return.

@@ -251,7 +251,7 @@ struct KeyValueTransfer {
                     + "\(arguments.maxDelete)", .partial)
         }
         let limit = try await store.maximumBatchSize()
-        var rest = others[...]
+        var rest = ArraySlice(others)
         while !rest.isEmpty {
             try Interruption.check()
             let part = rest.prefix(limit)

@@ -121,7 +121,7 @@ final class PartialFile {
     private func moveIntoPlace(_ final: POSIXPath, isExpected: Bool) throws(FileSystemError) {
         try fileSystem.moveIntoPlace(
             name, to: final, at: directory, .replacing, BulkFlush.durability, isExpected: isExpected)
-        if BulkFlush.durability == .full { try fileSystem.synchronize(directory, .full) }
+        try BulkFlush.flush(directory, on: fileSystem)
     }
 
     private func removeUnlessKept(after error: any Error, sizeInBytes: Int64) {
@@ -191,7 +191,7 @@ final class PartialFile {
             offset += Int64(piece.count)
         }
         guard hash.finish() == checksum else { return false }
-        if let level = BulkFlush.durability.contentLevel { try fileSystem.synchronize(descriptor, level) }
+        try BulkFlush.flush(descriptor, on: fileSystem)
         return true
     }
 
@@ -212,7 +212,7 @@ final class PartialFile {
         let permissions = file.status.permissions.intersection(.all)
         if permissions != .ownerReadWrite { try fileSystem.setPermissions(permissions, of: .descriptor(descriptor)) }
         try fileSystem.setFileAttributes(file.attributes(), of: descriptor)
-        if let level = BulkFlush.durability.contentLevel { try fileSystem.synchronize(descriptor, level) }
+        try BulkFlush.flush(descriptor, on: fileSystem)
         try file.requireUnchanged()
     }
 

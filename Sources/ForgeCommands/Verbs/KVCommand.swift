@@ -32,15 +32,10 @@ struct KVCommand: AsyncParsableCommand {
             if case .string(let text) = value, !json {
                 return try StandardOutput.print(text, keeping: ["\n", "\t"])
             }
-            try StandardOutput.print(json: json(of: value))
-        }
-
-        private func json(of value: CodedValue) throws -> String {
-            do {
-                return try value.json(prettyPrinted: true)
-            } catch {
-                throw CommandFailure("the value of \(key) has no JSON form: \(error)")
+            let shown = try CommandFailure.naming("the value of \(key) has no JSON form") {
+                try value.json(prettyPrinted: true)
             }
+            try StandardOutput.print(json: shown)
         }
     }
 
@@ -227,10 +222,8 @@ struct KVCommand: AsyncParsableCommand {
 
 /// Decodes the stored bytes of a value of any type.
 private func storedValue(_ bytes: [UInt8], of key: String) throws -> CodedValue {
-    do {
-        return try CodedValue(decoding: ValueEnvelope(decoding: bytes))
-    } catch {
-        throw CommandFailure("the value of \(key) cannot be decoded: \(error)")
+    try CommandFailure.naming("the value of \(key) cannot be decoded") {
+        try CodedValue(decoding: ValueEnvelope(decoding: bytes))
     }
 }
 
