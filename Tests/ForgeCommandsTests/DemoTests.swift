@@ -93,6 +93,21 @@ struct DemoTests {
         #expect(run.errors == "Error: read back differently: the onboarding flag\n")
     }
 
+    #if os(Linux)
+    @Test("a second process that does not find what the first one stored is a failure")
+    func secondProcess() throws {
+        // The content of this file is another one in each process.
+        let run = try CommandRun(["demo", "--directory", scratch.path("demo"), "--avatar", "/proc/self/stat"])
+        #expect(run.status == 1 && run.output.hasSuffix("A second process reads everything back\n"), "\(run.output)")
+        #expect(
+            run.errors == """
+                Error: read back differently: the avatar
+                Error: the second process failed with status 1
+
+                """)
+    }
+    #endif
+
     @Test("a missing avatar is one line on standard error")
     func missingAvatar() throws {
         let run = try CommandRun(["demo", "--directory", scratch.path("demo"), "--avatar", scratch.path("none.jpg")])

@@ -183,6 +183,15 @@ struct MessageTests {
         #expect(run.status == 64 && run.errors == "Error: \(scratch.path("f/x"))\\x0ay \(reason)\n", "\(run.errors)")
     }
 
+    @Test("the type of a file that is skipped is named")
+    func fileTypes() {
+        let texts: [(FileType, String)] = [
+            (.symbolicLink, "symbolic link"), (.fifo, "FIFO"), (.socket, "socket"), (.characterSpecial, "device"),
+            (.blockSpecial, "device"), (.directory, "unknown"),
+        ]
+        for (type, text) in texts { #expect(type.text == text) }
+    }
+
     @Test("the message of wrong usage quotes only what cannot be a secret, and names -- where it may help")
     func usage() {
         func text(_ message: String, _ words: String) -> String {

@@ -126,6 +126,36 @@ struct FileTransferTests {
         #expect(try scratch.files("t") == ["a": "1"])
     }
 
+    @Test("a file that is removed after it was listed is no finding of a check")
+    func removedSince() throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        try store.set(KVKey<Int>("key"), value: 1)
+        try store.close()
+        let root = try POSIXPath(scratch.url)
+        var walk = StoreWalk(try ConfinedDirectory(root))
+        var found: StoreWalk.Entry?
+        while let event = try walk.next() {
+            if case .file(let entry) = event, entry.path == "kv/log" { found = entry }
+        }
+        let log = try #require(found)
+        let checker = StoreChecker(keys: [], progress: ForgeCommands.Progress("files", .none))
+        #expect(checker.checkFormat(of: log, in: walk, below: root)?.state == .intact)
+        try FileManager.default.removeItem(atPath: scratch.path("kv/log"))
+        #expect(checker.checkFormat(of: log, in: walk, below: root) == nil)
+    }
+
+    @Test("a file store in the directory of a store that is not known takes no file")
+    func unknownDestination() throws {
+        try scratch.plant("s/a")
+        try scratch.plant("t/#lock")
+        let (source, target) = ("tree:\(scratch.path("s"))", "file:\(scratch.path("t"))")
+        let run = try CommandRun(["copy", source, target])
+        #expect(run.status == 1 && run.errors == "Error: 1 item failed, 0 did not\n", "\(run.errors)")
+        let line = "fail  \(source)/a → \(target)/a  (save a: refused: in the directory of another store ("
+        #expect(run.output.hasPrefix(line) && run.output.hasSuffix("\n0 copied (0 B), 0 equal, 1 failed\n"))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("t")) == ["#lock"])
+    }
+
     #if os(Linux)
     /// The descriptors of this process that lead to a file or directory at or below a path of the scratch directory.
     private func descriptors(_ name: String) throws -> [FileDescriptor] {

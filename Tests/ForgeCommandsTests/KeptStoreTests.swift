@@ -408,4 +408,18 @@ extension KeptStoreTests {
         }
         withExtendedLifetime(staged) {}
     }
+
+    @Test("what has appeared at the destination meanwhile is replaced only if it is an empty directory")
+    func destinationMeanwhile() throws {
+        let filled = try StagedDirectory(for: POSIXPath(scratch.url.appendingPathComponent("b")), keeping: [])
+        try Data("text".utf8).write(to: URL(filled.path).appendingPathComponent("file"))
+        try scratch.plant("b/mine", "mine")
+        let failure = #expect(throws: FileSystemError.self) { try filled.place() }
+        #expect(failure?.errno == .directoryNotEmpty || failure?.errno == .fileExists)
+        #expect(try scratch.contents("b") == ["mine": Data("mine".utf8)])
+        try FileManager.default.removeItem(atPath: scratch.path("b/mine"))
+        try filled.place()
+        #expect(try scratch.contents("b") == ["file": Data("text".utf8)])
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
+    }
 }

@@ -285,6 +285,24 @@ struct KeyValueLineTests {
         }
     }
 
+    @Test("lines that cannot be opened or read are an error with the message of the system")
+    func unreadable() async throws {
+        for (name, text) in [
+            ("none", "cannot open \(scratch.path("none")): No such file or directory (ENOENT)"),
+            (".", "cannot read the lines: Is a directory (EISDIR)"),
+        ] {
+            let failure = await #expect(throws: CommandFailure.self) {
+                try await items(.lines(home("json:\(scratch.path(name))")))
+            }
+            #expect(failure?.description == text)
+        }
+        let other = #expect(throws: CommandFailure.self) {
+            try CommandFailure.naming("a") { () throws -> Int in throw FileSystemError(.open, .ioError) }
+        }
+        #expect(other?.description == "a: \(FileSystemError(.open, .ioError))" && other?.status == .failure)
+        #expect(FileSystemError(.open, .ioError).shownPath == "")
+    }
+
     @Test("lines are written once each, however many they are")
     func manyLines() async throws {
         let place = try home("json:\(scratch.path("lines"))")

@@ -17,6 +17,7 @@ struct OutputTests {
         table.add(["a", "7", "x"])
         table.add(["longer", "12345678", ""])
         table.add(["éé", "1", "y"])
+        table.add(["", "", ""])
         #expect(
             table.lines == [
                 "Name       Bytes  Path",
@@ -24,6 +25,7 @@ struct OutputTests {
                 "a              7  x",
                 "longer  12345678",
                 "éé             1  y",
+                "",
             ])
     }
 

@@ -182,6 +182,28 @@ struct KVListTests {
         #expect(run.errors.contains("cannot be shown: b"), "\(run.errors)")
     }
 
+    @Test("a value that cannot be decoded, or has no form in JSON, is an error of get, and is not replaced by set")
+    func unshown() throws {
+        let path = scratch.path("kv")
+        let values: [String: [UInt8]] = [
+            "bytes": [0xFF, 0x00, 0x01],
+            // A map with the keys 1 and "1", by RFC 8949.
+            "map": ValueEnvelope(schemaVersion: 1, payload: [0xA2, 0x01, 0x02, 0x61, 0x31, 0x03]).encoded,
+        ]
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+        for (name, bytes) in values { try store.setRawValue(bytes, named: name) }
+        try store.close()
+        for (name, reason) in [("bytes", "cannot be decoded"), ("map", "has no JSON form")] {
+            let run = try CommandRun(["kv", "get", path, name])
+            #expect(run.status == 1 && run.output.isEmpty && run.errorLines.count == 1, "\(run.errors)")
+            #expect(run.errors.hasPrefix("Error: the value of \(name) \(reason): "), "\(run.errors)")
+        }
+        let set = try CommandRun(["kv", "set", path, "bytes", "1"])
+        #expect(set.status == 1 && set.errors.hasPrefix("Error: the value of bytes cannot be decoded ("))
+        #expect(set.errors.hasSuffix("); remove it first, with kv rm\n"), "\(set.errors)")
+        #expect(try scratch.values("kv") == values)
+    }
+
     @Test("JSON also contains every key")
     func undecodableAsJSON() throws {
         try fill(scratch.url.appendingPathComponent("kv"))

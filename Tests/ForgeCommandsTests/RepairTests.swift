@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
@@ -286,6 +287,42 @@ struct RepairTests {
         #expect(both.status == 2, "\(both.errors)")
         #expect(both.output.hasSuffix("; 9 keys kept)\n2 damaged, 1 repaired, 1 failed\n"), "\(both.output)")
         withExtendedLifetime(open) {}
+    }
+
+    @Test("a log of a later version is left as it is, and out of a backup")
+    func laterLog() throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("s/kv"))
+        try store.set(KVKey<Int>("key"), value: 1)
+        try store.close()
+        let log = scratch.url.appendingPathComponent("s/kv/log")
+        var bytes = [UInt8](try Data(contentsOf: log))
+        bytes[8] = 9
+        var checksum = CRC32C()
+        checksum.update(Array(bytes[..<60]))
+        for index in 0..<4 { bytes[60 + index] = UInt8(truncatingIfNeeded: checksum.value >> (8 * UInt32(index))) }
+        try Data(bytes).write(to: log)
+        let line = "fail  kv/log  (open in \(scratch.path("s/kv")): unknown format version 9)\n"
+        let repair = try CommandRun(["repair", scratch.path("s")])
+        #expect(repair.status == 2 && repair.output == line + "1 damaged, 0 repaired, 1 failed\n", "\(repair.output)")
+        let backup = try CommandRun(["backup", scratch.path("s"), scratch.path("b")])
+        #expect(backup.status == 2 && backup.output == line + "1 file saved (16 B), 1 failed\n", "\(backup.output)")
+        #expect(try Data(contentsOf: log) == Data(bytes))
+    }
+
+    @Test("a damaged vault that cannot be moved stays where it is", .enabled(if: CommandRun.obeyingModes != nil))
+    func unwritableQuarantine() throws {
+        let (file, vault) = (scratch.url.appendingPathComponent("v/key"), scratch.url.appendingPathComponent("v/vault"))
+        try VaultCrypt(at: vault, key: VaultKeyFile.loadOrCreate(at: file)).set("x", for: CryptKey<String>(key: "a"))
+        try flip("v/vault")
+        try #require(chmod(vault.path, 0o600) == 0)
+        try FileManager.default.createDirectory(
+            atPath: scratch.path("v/quarantine"), withIntermediateDirectories: false,
+            attributes: [.posixPermissions: 0o500])
+        let run = try CommandRun(
+            ["repair", scratch.path("v"), "--key-file", file.path], prefix: #require(CommandRun.obeyingModes))
+        let line = "fail  vault  (rename \(vault.path) to quarantine-vault: Permission denied (EACCES))\n"
+        #expect(run.status == 2 && run.output == line + "1 damaged, 0 repaired, 1 failed\n", "\(run.output)")
+        #expect(FileManager.default.fileExists(atPath: vault.path))
     }
 
     @Test("a damaged vault or key in a directory that no store has marked is left as it is")

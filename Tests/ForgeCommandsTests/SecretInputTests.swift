@@ -113,7 +113,7 @@ import ChildProcesses
 import Foundation
 import Testing
 
-@Suite("secret set on a terminal")
+@Suite("secret set, and progress, on a terminal")
 struct TerminalTests {
     /// A pseudo-terminal whose slave side is the standard input of a command.
     private final class Terminal {
@@ -149,6 +149,12 @@ struct TerminalTests {
             var bytes = [UInt8](repeating: 0, count: 1 << 10)
             let count = read(master, &bytes, bytes.count)
             return String(decoding: bytes.prefix(max(count, 0)), as: UTF8.self)
+        }
+
+        /// Whether the terminal shows something new within some milliseconds.
+        func shows(within milliseconds: CInt) -> Bool {
+            var request = pollfd(fd: master, events: Int16(POLLIN), revents: 0)
+            return poll(&request, 1, milliseconds) == 1
         }
 
         deinit {
@@ -199,6 +205,29 @@ struct TerminalTests {
         #expect(try terminal.echoes)
         #expect(try terminal.shown() == "\r\n")
         #expect(try stored() == "s3cret\n")
+    }
+
+    @Test("the progress of a copy is a line on a terminal, which is removed at the end")
+    func progress() throws {
+        let (terminal, input) = (try Terminal(), Pipe())
+        let copy = try ChildProcess(
+            CommandRun.executable(), ["copy", "json:-", "json:\(scratch.path("lines"))"], input: .pipe(input),
+            output: .null, errors: .file(FileHandle(fileDescriptor: terminal.slave, closeOnDealloc: false)))
+        defer { copy.send(SIGKILL) }
+        var count = 0
+        // Progress is shown with an item, a second after the start. Items are recorded by batches.
+        repeat {
+            let lines = (count..<count + 64).map { "{\"key\":\"\($0)\",\"value\":1}\n" }.joined()
+            try input.fileHandleForWriting.write(contentsOf: Data(lines.utf8))
+            count += 64
+        } while !terminal.shows(within: 10) && copy.isRunning
+        try input.fileHandleForWriting.close()
+        #expect(copy.wait() == .exit(0))
+        let shown = try terminal.shown()
+        #expect(shown.hasPrefix("\r") && shown.contains(" keys  "), "\(shown)")
+        #expect(shown.hasSuffix("/s\u{1B}[K\r\u{1B}[K"), "\(shown)")
+        let lines = try String(contentsOfFile: scratch.path("lines"), encoding: .utf8)
+        #expect(lines.split(separator: "\n").count == count)
     }
 
     @Test("the echo is on while the command is stopped, and off again when it continues")

@@ -16,18 +16,21 @@ private final class RemotePlace: FilePlace {
     let isLossy: Bool
     /// Keys that are listed and do not exist any more.
     let removed: [String]
+    /// Keys that do not exist any more once they were opened.
+    let vanishing: [String]
     /// Whether keys that differ only in case are one file.
     let foldsCase: Bool
     let flushes = Mutex(0)
 
     init(
         _ contents: [String: String] = [:], failures: [String: any Error] = [:], isLossy: Bool = false,
-        removed: [String] = [], foldsCase: Bool = false
+        removed: [String] = [], vanishing: [String] = [], foldsCase: Bool = false
     ) {
         self.contents = Mutex(contents.mapValues { Data($0.utf8) })
         self.failures = failures
         self.isLossy = isLossy
         self.removed = removed
+        self.vanishing = vanishing
         self.foldsCase = foldsCase
     }
 
@@ -42,7 +45,8 @@ private final class RemotePlace: FilePlace {
 
     func open(_ key: String) async throws -> (any CopiedFile)? {
         if let failure = failures[key] { throw failure }
-        return contents.withLock { $0[key] }.map { RemoteFile($0) }
+        let content = contents.withLock { vanishing.contains(key) ? $0.removeValue(forKey: key) : $0[key] }
+        return content.map { RemoteFile($0) }
     }
 
     func store(_ file: any CopiedFile, as key: String, isPresent: Bool) async throws {
@@ -138,6 +142,9 @@ struct ServerFileTransferTests {
         let target = RemotePlace()
         try await transfer(RemotePlace(["a": "1"], removed: ["b"]), target, "--verify")
         #expect(target.texts == ["a": "1"])
+        // Between the copy and its verification.
+        try await transfer(RemotePlace(["a": "1", "c": "2"], vanishing: ["c"]), target, "--verify", "--delete")
+        #expect(target.texts == ["a": "1", "c": "2"])
     }
 
     @Test(

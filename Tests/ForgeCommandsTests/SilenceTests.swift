@@ -313,6 +313,7 @@ struct SilenceTests {
         let log = try makeLog()
         try scratch.plant("d/a/kv/log", log)
         try scratch.plant("d/z/kv/log", log)
+        try #require(chmod(scratch.path("d/z/kv/log"), 0) == 0)
         for (words, status) in [
             (["check", scratch.path("d")], 1), (["repair", scratch.path("d")], 2),
             (["backup", scratch.path("d"), scratch.path("b")], 2),
@@ -320,13 +321,19 @@ struct SilenceTests {
         ] {
             let run = try CommandRun(words, prefix: prefix)
             #expect(run.status == Int32(status), "\(words): \(run.status) \(run.errors)")
-            for name in ["a/secret  ", "closed  ", "shut  "] {
+            for name in ["a/secret  ", "closed  ", "shut  ", "z/kv/log  "] {
                 let line = run.output.split(separator: "\n").first { $0.contains(name) }
                 #expect(line?.hasSuffix("Permission denied (EACCES))") == true, "\(words): \(run.output)")
             }
             guard words[0] == "check" else { continue }
-            #expect(run.output.split(separator: "  damaged (open: Permission denied (EACCES))\n").count == 4)
+            #expect(run.output.split(separator: "  damaged (open: Permission denied (EACCES))\n").count == 5)
         }
+        // A file store is created above what cannot be read: it cannot change that either.
+        try scratch.plant("e/closed/file")
+        try #require(chmod(scratch.path("e/closed"), 0) == 0)
+        defer { chmod(scratch.path("e/closed"), 0o700) }
+        let set = try CommandRun(["file", "set", scratch.path("e"), "a", scratch.path("d/a/file")], prefix: prefix)
+        #expect(set.status == 0 && exists("e/a"), "\(set.errors)")
         for name in ["b/content", "t"] {
             #expect(try Data(contentsOf: scratch.url.appendingPathComponent("\(name)/a/file")) == Data("12345".utf8))
         }

@@ -155,6 +155,23 @@ struct PartialFileTests {
         #expect(try names.isEmpty)
     }
 
+    @Test("a source that cannot be read any more is the one that fails, and nothing is left")
+    func unreadableSource() throws {
+        try withCopy { file, copy in
+            // A descriptor that only writes takes the place of the source's.
+            let other = try FileDescriptor.open(FilePath(scratch.path("source")), .writeOnly)
+            _ = try other.duplicate(as: FileDescriptor(rawValue: file.descriptor.rawValue))
+            try other.close()
+            let failure = #expect(throws: SourceFailure.self) {
+                try copy.finish(file, as: "final", isExpected: false)
+            }
+            #expect(failure?.error.errno == .badFileDescriptor && failure?.isChange == false)
+            let unread = #expect(throws: SourceFailure.self) { try file.read(0..<1) }
+            #expect(unread?.error.errno == .badFileDescriptor && unread?.error.path == file.path)
+        }
+        #expect(try names.isEmpty)
+    }
+
     @Test("a directory contains itself and what is below it, also through a link")
     func ancestry() throws {
         try FileManager.default.createDirectory(atPath: scratch.path("a/b"), withIntermediateDirectories: true)

@@ -141,6 +141,24 @@ struct StoreCommandTests {
         #expect(try ValueEnvelope(decoding: bytes).schemaVersion == 2)
     }
 
+    @Test("a date is replaced by the text of another one as a date, and by any other value as that value")
+    func replacedDate() throws {
+        let (store, date) = (scratch.path("settings"), KVKey<Date>("date"))
+        do {
+            try FileKVStore(at: URL(filePath: store)).set(date, value: Date(timeIntervalSince1970: 1))
+        }
+        #expect(try CommandRun(["kv", "set", store, "date", "2020-01-01T00:00:00Z"]).status == 0)
+        do {
+            let settings = try FileKVStore(at: URL(filePath: store))
+            #expect(try settings.read(date) == Date(timeIntervalSince1970: 1_577_836_800))
+        }
+        let refused = try CommandRun(["kv", "set", store, "date", "soon"])
+        #expect(refused.status == 64, "\(refused.errors)")
+        #expect(refused.errors.contains("date is a date, but soon is not. Pass --string to store a text."))
+        #expect(try CommandRun(["kv", "set", store, "date", "5"]).status == 0)
+        #expect(try CommandRun(["kv", "get", store, "date"]).output == "5\n")
+    }
+
     @Test("kv set replaces what another process writes meanwhile and keeps its version, but gives up at the ninth time")
     func contestedKey() async throws {
         let values = try (1...9).map { version in
@@ -313,6 +331,7 @@ struct StoreCommandTests {
     func diskUsage() async throws {
         let scratch = try await StoreFixture().scratch
         try scratch.plant("note", "0123456789")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("link"), withDestinationPath: "note")
         let all = ["directory", "file store", "key-value store", "vaults"]
         for (place, kinds) in [(scratch.url.path, all), (scratch.path("kv"), ["key-value store"])] {
             var sums = [0, 0, 0]

@@ -97,6 +97,20 @@ struct WatchTests {
             ])
     }
 
+    @Test("the removal of a file is printed, and that of all keys as a change of anything", .timeLimit(.minutes(10)))
+    func removals() async throws {
+        let fixture = try await StoreFixture()
+        let files = DiskFileStore(root: fixture.scratch.url.appendingPathComponent("files"))
+        let removed = try await watch(["file:\(fixture.scratch.path("files"))", "--count", "2"]) { _ in
+            try await files.delete("a.txt")
+        }
+        #expect(removed.end == .exit(0) && removed.lines == ["resync", "removed  a.txt"], "\(removed)")
+        let store = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("kv"))
+        let words = ["kv:\(fixture.scratch.path("kv"))", "--interval", "0.02", "--count", "2"]
+        let emptied = try await watch(words) { _ in try store.removeAll() }
+        #expect(emptied.end == .exit(0) && emptied.lines == ["resync", "resync"], "\(emptied)")
+    }
+
     @Test("the interval and the number of lines have limits, which are allowed themselves")
     func limits() throws {
         for words in [["--interval", "0.01"], ["--interval", "86400"], ["--count", "1"]] {
