@@ -257,6 +257,25 @@ struct BackupTests {
         #expect(run.status == 1 && run.errors.contains(reason), "\(run.errors)")
     }
 
+    @Test(
+        "a destination, or what an interrupted run has left, that cannot be read is an error of the system",
+        .enabled(if: CommandRun.obeyingModes != nil))
+    func unreadableDestination() throws {
+        try scratch.plant("s/file")
+        for name in ["closed", ".b.partial"] {
+            try FileManager.default.createDirectory(
+                atPath: scratch.path(name), withIntermediateDirectories: false, attributes: [.posixPermissions: 0])
+            let destination = name == "closed" ? name : "b"
+            let run = try CommandRun(
+                ["backup", scratch.path("s"), scratch.path(destination)], prefix: #require(CommandRun.obeyingModes))
+            #expect(run.status == 1 && run.output.isEmpty, "\(run.output)")
+            #expect(run.errors == "Error: open \(scratch.path(name)): Permission denied (EACCES)\n")
+        }
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted()
+                == [".b.partial", "closed", "s"])
+    }
+
     @Test("empty directories are restored, with their modes")
     func emptyDirectories() async throws {
         let store = DiskFileStore(root: scratch.url.appendingPathComponent("s/fs"))

@@ -81,6 +81,23 @@ struct WatchTests {
         #expect(message == "Error: no store here: there is no key-value store at \(path)\n")
     }
 
+    @Test(
+        "a key-value store that cannot be read any more ends its watch", .enabled(if: CommandRun.obeyingModes != nil))
+    func unreadableStore() async throws {
+        let fixture = try await StoreFixture()
+        let (errors, path) = (try ChildProcess.unnamedFile(), fixture.scratch.path("kv"))
+        defer { chmod(path, 0o700) }
+        let (end, lines) = try await watch(
+            ["kv:\(path)", "--interval", "0.02"], prefix: #require(CommandRun.obeyingModes), errors: .file(errors)
+        ) { _ in
+            try #require(chmod(path, 0) == 0)
+        }
+        #expect(end == .exit(1) && lines == ["resync"], "\(end) \(lines)")
+        let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+        let reason = "unavailable: file system error: open .: Permission denied (EACCES)"
+        #expect(message == "Error: read in \(path): \(reason)\n")
+    }
+
     @Test("changes of files are printed", .timeLimit(.minutes(10)))
     func files() async throws {
         let fixture = try await StoreFixture()

@@ -88,7 +88,7 @@ struct WatchCommand: AsyncParsableCommand {
         // Opened as by other verbs, so that errors are the same.
         _ = try KVStoreArgument.open(store.url, .readOnly)
         var index = KVLogIndex(of: ".", in: try ConfinedDirectory(POSIXPath(store.url)))
-        _ = try index.refresh()
+        _ = try changes(&index)
         guard try show("resync", nil) else { return }
         while true {
             try await Task.sleep(for: .milliseconds(Int64(interval * 1000)))
@@ -103,12 +103,17 @@ struct WatchCommand: AsyncParsableCommand {
             }
         }
     }
+
     private func changes(_ index: inout KVLogIndex) throws -> [KVLogIndex.Change] {
+        let path = try POSIXPath(store.url)
         do throws(KVStoreError) {
             return try index.refresh()
         } catch {
-            guard error.code == .noStore else { throw error }
-            throw CommandFailure.noStore("key-value store", at: try POSIXPath(store.url))
+            guard error.code != .noStore else { throw CommandFailure.noStore("key-value store", at: path) }
+            // The index knows the store only as the directory that it reads.
+            var error = error
+            error.store = path.shown
+            throw error
         }
     }
 }
