@@ -144,6 +144,21 @@ struct FileTransferTests {
         #expect(checker.checkFormat(of: log, in: walk, below: root) == nil)
     }
 
+    @Test("an error of all files ends the copy, and names the file in the destination")
+    func errorOfAll() async throws {
+        try scratch.plant("s/d/a", "1")
+        let arguments = try TransferArguments.parse(["tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"])
+        let source = try ConfinedDirectory(POSIXPath(arguments.source.url))
+        let target = try FileTarget(arguments.destination)
+        let failure = await #expect(throws: FileSystemError.self) {
+            var copy = FileGroupCopy(
+                FileGroup(directory: "d", names: ["a"]), preparedWith: FileSystemError(.createDirectory, .noSpace),
+                from: source, to: target, arguments, TransferLog(arguments))
+            try await copy.run()
+        }
+        #expect(failure?.errno == .noSpace && failure?.path == POSIXPath(scratch.path("t/d/a")))
+    }
+
     @Test("a file store in the directory of a store that is not known takes no file")
     func unknownDestination() throws {
         try scratch.plant("s/a")
@@ -185,6 +200,30 @@ struct FileTransferTests {
             #expect(failure?.errno == .badFileDescriptor)
         }
         #expect(try descriptors("d").isEmpty)
+    }
+
+    @Test("a copy that cannot be written is no failure of the source, and leaves nothing")
+    func unwritableCopy() throws {
+        let fileSystem = SystemFileSystem()
+        try scratch.plant("source", Data(repeating: 7, count: 1 << 20))
+        try FileManager.default.createDirectory(atPath: scratch.path("t"), withIntermediateDirectories: false)
+        let path = try POSIXPath(scratch.url.appendingPathComponent("source"))
+        let file = try SourceFile(path, in: .workingDirectory, path: path, on: fileSystem)
+        defer { fileSystem.discard(file.descriptor) }
+        let directory = try fileSystem.open(POSIXPath(scratch.path("t")), .readOnly, options: [.directory])
+        defer { fileSystem.discard(directory) }
+        let copy = try PartialFile(of: file, in: directory, on: fileSystem)
+        let written = try descriptors("t").filter { $0.rawValue != directory.rawValue }
+        try #require(written.count == 1)
+        // A descriptor that only reads takes the place of the copy's.
+        let other = try FileDescriptor.open(FilePath(scratch.path("source")), .readOnly)
+        _ = try other.duplicate(as: written[0])
+        try other.close()
+        let failure = #expect(throws: FileSystemError.self) {
+            try copy.finish(file, as: "final", isExpected: false)
+        }
+        #expect(failure?.errno == .badFileDescriptor)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("t")).isEmpty)
     }
 
     @Test("the file system of a copy is flushed, if it is not a dry run", arguments: [false, true])

@@ -119,6 +119,20 @@ struct ServerFileTransferTests {
         try await transfer(RemotePlace(["a": "1"]), racing, "--delete")
     }
 
+    @Test("a store in the way of a file is a failure of that file, also in a dry run", arguments: [true, false])
+    func presentStore(isDryRun: Bool) async throws {
+        let scratch = try Scratch()
+        try await scratch.makeStores(in: "t")
+        let before = try scratch.contents("t")
+        let arguments = try TransferArguments.parse(["tree:source", "tree:target"] + (isDryRun ? ["--dry-run"] : []))
+        let log = TransferLog(arguments)
+        let source = RemotePlace(["a": "1", "fs/new": "2", "log/log": "3"])
+        try await ServerFileTransfer(arguments, log, from: source, to: LocalFilePlace(scratch.home("tree:t"))).run()
+        let failure = #expect(throws: CommandFailure.self) { try log.finish() }
+        #expect(failure?.description == "2 items failed, 1 did not")
+        #expect(try scratch.contents("t") == before.merging(isDryRun ? [:] : ["a": Data("1".utf8)]) { $1 })
+    }
+
     @Test("another spelling of a copied file is not deleted where both are one file")
     func spellings() async throws {
         let target = RemotePlace(["A": "1", "b": ""], foldsCase: true)

@@ -181,9 +181,10 @@ struct StoreChecker {
 
     private func checkLog(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
         finding.kind = "key-value store"
-        guard let inspection = try KVInspection(of: URL(path.splitLast().parent)) else { return }
-        finding.state = inspection.problems.isEmpty ? .intact : .damaged
-        finding.details = [counted(inspection.keyCount, "key")] + inspection.problems + inspection.notes
+        if let inspection = try KVInspection(of: URL(path.splitLast().parent)) {
+            finding.state = inspection.problems.isEmpty ? .intact : .damaged
+            finding.details = [counted(inspection.keyCount, "key")] + inspection.problems + inspection.notes
+        }
     }
 
     private func checkVault(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
@@ -230,12 +231,11 @@ struct StoreChecker {
         var count = 0
         let end = try fileSystem.closing(file) { () throws(FileSystemError) in
             var offset: Int64 = 0
-            while let start = try fileSystem.nextData(of: file, at: offset) {
-                offset = start
-                let chunk = try fileSystem.readBytes(of: file, at: offset, count: 1 << 20)
-                if chunk.isEmpty { break }
+            while let start = try fileSystem.nextData(of: file, at: offset),
+                case let chunk = try fileSystem.readBytes(of: file, at: start, count: 1 << 20), !chunk.isEmpty
+            {
                 count += chunk.count
-                offset += Int64(chunk.count)
+                offset = start + Int64(chunk.count)
             }
             return try fileSystem.status(of: .descriptor(file)).sizeInBytes
         }
