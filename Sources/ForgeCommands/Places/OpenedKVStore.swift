@@ -90,9 +90,7 @@ struct KVStoreArgument: ParsableArguments {
         let path = try POSIXPath(url)
         do throws(FileSystemError) {
             if try SystemFileSystem().exists(path.appending(FileKVStore.logName)) { return }
-        } catch {
-            guard error.errno == .notDirectory else { throw error }
-        }
+        } catch  where error.errno == .notDirectory {}
         throw CommandFailure.noStore("key-value store", at: path)
     }
 
@@ -117,8 +115,7 @@ struct KVStoreArgument: ParsableArguments {
                 guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
                 return "\(path.shown) is not a key-value store: its file log belongs to another program"
             }
-        } catch {
-            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+        } catch  where [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
             return nil  // There is no log, or opening the store reports the error.
         }
     }

@@ -100,9 +100,8 @@ final class StagedDirectory {
                     || fileSystem.isMountPoint(name, at: directory)
             }
             if isMountPoint { throw CommandFailure("\(path.shown) is a mount point; give a directory in it") }
-        } catch let error as FileSystemError {
+        } catch let error as FileSystemError where [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
             // The error of a parent that is a file is reported below.
-            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
         }
         do throws(FileSystemError) {
             let isEmpty = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
@@ -128,13 +127,10 @@ final class StagedDirectory {
     private static func opened(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws -> Descriptor {
         do throws(FileSystemError) {
             try fileSystem.createDirectory(path, permissions: .ownerReadWriteExecute)
-        } catch {
-            guard error.errno == .fileExists else { throw error }
-        }
+        } catch  where error.errno == .fileExists {}
         do throws(FileSystemError) {
             return try fileSystem.open(path, .readOnly, options: [.directory, .noFollow])
-        } catch {
-            guard FileTarget.isTaken(error) else { throw error }
+        } catch  where FileTarget.isTaken(error) {
             throw foreign(path)
         }
     }

@@ -9,7 +9,7 @@ struct SourceFile {
     /// The maximum size in bytes of a file that ``shortContent()`` reads.
     private static let shortSize: Int64 = 1 << 16
     /// The number of bytes of one read.
-    private static let pieceSize = 1 << 18
+    private static let pieceSize: Int64 = 1 << 18
 
     let descriptor: Descriptor
     /// The status before the first read.
@@ -117,16 +117,13 @@ struct SourceFile {
     /// piece.
     func commonLength(with other: Descriptor) throws -> Int64 {
         var offset: Int64 = 0
-        while true {
-            try Interruption.check()
-            let piece = try reading { () throws(FileSystemError) in
-                try fileSystem.readBytes(of: descriptor, at: offset, count: Self.pieceSize)
-            }
-            guard !piece.isEmpty, try fileSystem.readBytes(of: other, at: offset, count: piece.count) == piece else {
-                return offset
-            }
+        while case let piece = try read(offset..<offset + Self.pieceSize), !piece.isEmpty,
+            try fileSystem.readBytes(of: other, at: offset, count: piece.count) == piece
+        {
             offset += Int64(piece.count)
+            try Interruption.check()
         }
+        return offset
     }
 
     // MARK: Attributes
