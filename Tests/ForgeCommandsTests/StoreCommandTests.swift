@@ -147,7 +147,7 @@ struct StoreCommandTests {
         do {
             try FileKVStore(at: URL(filePath: store)).set(date, value: Date(timeIntervalSince1970: 1))
         }
-        #expect(try CommandRun(["kv", "set", store, "date", "2020-01-01T00:00:00Z"]).status == 0)
+        #expect(try CommandRun(["kv", "set", store, "date", "2020-01-01T00:00:00.000Z"]).status == 0)
         do {
             let settings = try FileKVStore(at: URL(filePath: store))
             #expect(try settings.read(date) == Date(timeIntervalSince1970: 1_577_836_800))
