@@ -159,6 +159,15 @@ struct FileTransferTests {
         #expect(failure?.errno == .noSpace && failure?.path == POSIXPath(scratch.path("t/d/a")))
     }
 
+    @Test("a directory has the kinds of its stores in words, and no words without one")
+    func kindsInWords() async throws {
+        try await scratch.makeStores(in: "t")
+        for (name, words) in [("kv", "key-value store"), ("fs", "file store"), ("log", "")] {
+            let scope = try StoreScope(at: POSIXPath(scratch.path("t/\(name)")), on: SystemFileSystem())
+            #expect(scope.owner.words == words)
+        }
+    }
+
     @Test("a file store in the directory of a store that is not known takes no file")
     func unknownDestination() throws {
         try scratch.plant("s/a")

@@ -219,7 +219,7 @@ struct PresentStore: Error, CustomStringConvertible {
     static let backup = PresentStore(description: "the destination has a backup there")
 
     /// - Parameter scope: That of the store's directory.
-    init(_ scope: StoreScope) { self.init(text: scope.store.text ?? "") }
+    init(_ scope: StoreScope) { self.init(text: scope.store.words) }
 
     /// - Parameter text: The kinds of the store in words.
     init(text: String) { self.init(description: "the destination has a store there: \(text)") }

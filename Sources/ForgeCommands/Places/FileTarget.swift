@@ -465,7 +465,7 @@ extension StoreWalk {
         // In a store without a marker, a file with the content of a log is one of the store's files.
         case .log where entry.scope.store != .none: return .omitted
         case .moved: return .skipped("a move into the store that is in progress or was interrupted")
-        case .special(.directory): return .skipped("the root of another store: \(entry.scope.owner.text ?? "")")
+        case .special(.directory): return .skipped("the root of another store: \(entry.scope.owner.words)")
         case .special(let type): return .skipped(type.text)
         case .content, .log, .vault, .vaultKey, .entry, .quarantine: break
         }

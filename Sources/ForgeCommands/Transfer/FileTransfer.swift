@@ -372,6 +372,9 @@ extension FileRole {
 }
 
 extension DirectoryOwner {
+    /// The kinds of its stores in a message; empty if it has none.
+    var words: String { text ?? "" }
+
     /// Whether this directory has all kinds of stores that another directory has; false unless the stores of both are
     /// known.
     func includes(_ other: DirectoryOwner) -> Bool {

@@ -218,8 +218,7 @@ struct FileStoreArgument: ParsableArguments {
                 return  // The call reports it.
             }
             guard !scope.isRoot else {
-                throw CommandFailure(
-                    "\(directory.shown) is the root of another store\(scope.owner.text.map { ": \($0)" } ?? "")")
+                throw CommandFailure("\(directory.shown) is the root of another store: \(scope.owner.words)")
             }
         }
     }
