@@ -5,23 +5,21 @@ import Synchronization
 
 /// Throws a violation with both values unless they are equal.
 package func expectEqual<Value: Equatable>(
-    _ actual: Value, _ expected: Value, _ what: @autoclosure () -> String, file: StaticString = #fileID,
-    line: UInt = #line
+    _ actual: Value, _ expected: Value, _ what: String, file: StaticString = #fileID, line: UInt = #line
 ) throws {
     guard actual != expected else { return }
-    throw ConformanceViolation("\(what()): expected \(shown(expected)), got \(shown(actual))", file: file, line: line)
+    throw ConformanceViolation("\(what): expected \(shown(expected)), got \(shown(actual))", file: file, line: line)
 }
 
 /// Throws a violation with the sizes and the first difference unless both have the same bytes.
 package func expectEqual(
-    _ actual: Data?, _ expected: Data, _ what: @autoclosure () -> String, file: StaticString = #fileID,
-    line: UInt = #line
+    _ actual: Data?, _ expected: Data, _ what: String, file: StaticString = #fileID, line: UInt = #line
 ) throws {
     guard actual != expected else { return }
     guard let actual else {
-        throw ConformanceViolation("\(what()): expected \(shown(expected)), got nil", file: file, line: line)
+        throw ConformanceViolation("\(what): expected \(shown(expected)), got nil", file: file, line: line)
     }
-    var text = "\(what()): expected \(shown(expected)), got \(shown(actual))"
+    var text = "\(what): expected \(shown(expected)), got \(shown(actual))"
     if max(actual.count, expected.count) > Shown.byteCount {
         let offset = zip(actual, expected).enumerated().first { $1.0 != $1.1 }?.offset
         text += "; the first difference is at byte \(offset ?? min(actual.count, expected.count))"
@@ -31,22 +29,21 @@ package func expectEqual(
 
 /// Throws a violation with the missing and the unexpected elements unless both sets are equal.
 package func expectEqual(
-    _ actual: Set<String>, _ expected: Set<String>, _ what: @autoclosure () -> String, file: StaticString = #fileID,
-    line: UInt = #line
+    _ actual: Set<String>, _ expected: Set<String>, _ what: String, file: StaticString = #fileID, line: UInt = #line
 ) throws {
     guard actual != expected else { return }
     let missing = shown(expected.subtracting(actual).sorted())
     let surplus = shown(actual.subtracting(expected).sorted())
     throw ConformanceViolation(
-        "\(what()): expected \(expected.count), got \(actual.count): without \(missing), and besides \(surplus)",
+        "\(what): expected \(expected.count), got \(actual.count): without \(missing), and besides \(surplus)",
         file: file, line: line)
 }
 
 /// Throws a violation unless `condition` holds.
 package func expect(
-    _ condition: Bool, _ what: @autoclosure () -> String, file: StaticString = #fileID, line: UInt = #line
+    _ condition: Bool, _ what: String, file: StaticString = #fileID, line: UInt = #line
 ) throws {
-    guard condition else { throw ConformanceViolation(what(), file: file, line: line) }
+    guard condition else { throw ConformanceViolation(what, file: file, line: line) }
 }
 
 /// Throws a violation unless `body` throws an error of this type, which is returned.
