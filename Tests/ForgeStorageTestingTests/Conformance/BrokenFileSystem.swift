@@ -95,10 +95,13 @@ struct BrokenFileSystem: InterceptingFileSystem {
             options.maximumWatchCount = defect == .watchesOneMore ? 9 : 8
             options.maximumQueuedEventCount = 8
         }
+        options.isCaseInsensitive = check.needs.contains(.caseInsensitivity)
+        options.isNormalisationInsensitive = check.needs.contains(.normalisationInsensitivity)
         let base = InMemoryFileSystem(options: options)
         try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
         let broken = BrokenFileSystem(base: base, defect: defect)
         var subject = FileSystemUnderTest(broken, root: "/root")
+        subject.makeReadOnly = { try base.setReadOnly(true) }
         if check.needs.contains(.secondDevice) {
             try base.createDirectory("/other")
             try base.mount(at: "/other")
@@ -229,9 +232,9 @@ struct BrokenFileSystem: InterceptingFileSystem {
 
     func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
         do throws(FileSystemError) {
-            let permissions = try base.status(of: file).permissions
+            let permissions = defect == .keepsOwnBits ? try base.status(of: file).permissions : nil
             try base.setOwner(owner, group: group, of: file)
-            if defect == .keepsOwnBits { try base.setPermissions(permissions, of: file) }
+            if let permissions { try base.setPermissions(permissions, of: file) }
         } catch  where defect == .clearsForeignBits {
             let (root, permissions) = (base.process(user: UserID(0)), try base.status(of: file).permissions)
             try root.setPermissions(permissions.subtracting([.setUserID, .setGroupID]), of: file)
