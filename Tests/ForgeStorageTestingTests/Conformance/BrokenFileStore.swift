@@ -179,3 +179,146 @@ final class BrokenFileStore: FileStoring {
         base.exists(key) ? try await base.info(key).isDirectory : false
     }
 }
+
+/// A file store in which one of the calls that are refused seems to succeed, and does nothing.
+final class ForgivingFileStore: StreamingFileStoring {
+    private let base = InMemoryFileStore()
+    private let refusals: Refusals
+    /// The results of calls that open a file and are forgiven.
+    private let opened: (reader: FileReader, writer: FileWriter)
+
+    init(_ refusals: Refusals) async throws {
+        self.refusals = refusals
+        let other = InMemoryFileStore()
+        try await other.save(Data(), to: "read")
+        opened = (try await other.reader(for: "read"), try await other.writer(for: "written"))
+    }
+
+    /// Makes a call; if its refusal is forgiven, the result is `substitute`.
+    fileprivate func forgiving<Result>(
+        _ substitute: Result, _ call: () async throws -> Result
+    ) async throws -> Result {
+        do {
+            return try await call()
+        } catch {
+            guard refusals.isNextForgiven() else { throw error }
+            return substitute
+        }
+    }
+
+    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        try await forgiving(()) { try await base.save(data, to: key, overwrite: overwrite) }
+    }
+
+    func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
+    ) async throws -> StoredFile {
+        try await forgiving(opened.reader.file) {
+            try await base.save(data, to: key, if: condition, durability: durability, attributes: attributes)
+        }
+    }
+
+    func apply(_ batch: FileBatch, durability: Durability?) async throws {
+        try await forgiving(()) { try await base.apply(batch, durability: durability) }
+    }
+
+    func load(_ key: String) async throws -> Data { try await forgiving(Data()) { try await base.load(key) } }
+
+    func reader(for key: String) async throws -> FileReader {
+        try await forgiving(opened.reader) { try await base.reader(for: key) }
+    }
+
+    func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> ForgivingFileWriter {
+        let writer = try await forgiving(opened.writer) {
+            try await base.writer(for: key, if: condition, durability: durability, attributes: attributes)
+        }
+        return ForgivingFileWriter(base: writer, store: self, file: opened.reader.file)
+    }
+
+    func exists(_ key: String) -> Bool { base.exists(key) }
+
+    func info(_ key: String) async throws -> StoredFile {
+        try await forgiving(opened.reader.file) { try await base.info(key) }
+    }
+
+    func list(in directory: String) async throws -> [StoredFile] {
+        try await forgiving([]) { try await base.list(in: directory) }
+    }
+
+    func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        try await forgiving([]) { try await base.list(in: directory, recursive: recursive) }
+    }
+
+    func files(in directory: String, _ options: FileListingOptions) -> FileListing {
+        let listing = base.files(in: directory, options)
+        return FileListing { [self] in
+            var isListed = false
+            return { [self] in
+                guard !isListed else { return nil }
+                isListed = true
+                return try await forgiving([]) { () async throws -> [StoredFile] in
+                    var files: [StoredFile] = []
+                    for try await file in listing { files.append(file) }
+                    return files
+                }
+            }
+        }
+    }
+
+    func changes(in directory: String) -> FileChanges { base.changes(in: directory) }
+
+    func totalSize() async throws -> Int64 { try await base.totalSize() }
+
+    func url(for key: String) async throws -> URL {
+        try await forgiving(URL(filePath: "/other")) { try await base.url(for: key) }
+    }
+
+    func delete(_ key: String) async throws { try await forgiving(()) { try await base.delete(key) } }
+
+    func deleteAll() async throws { try await base.deleteAll() }
+
+    func createDirectory(_ key: String) async throws {
+        try await forgiving(()) { try await base.createDirectory(key) }
+    }
+
+    func deleteDirectory(_ key: String) async throws {
+        try await forgiving(()) { try await base.deleteDirectory(key) }
+    }
+
+    func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await forgiving(()) { try await base.copy(from: source, to: key, overwrite: overwrite) }
+    }
+
+    func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
+        try await forgiving(()) {
+            try await base.copy(from: source, to: key, overwrite: overwrite, progress: progress)
+        }
+    }
+
+    func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await forgiving(()) { try await base.move(from: source, to: key, overwrite: overwrite) }
+    }
+
+    func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
+        try await forgiving(()) {
+            try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
+        }
+    }
+}
+
+/// A writer of a ``ForgivingFileStore``.
+struct ForgivingFileWriter: FileWriting {
+    fileprivate let base: FileWriter
+    fileprivate let store: ForgivingFileStore
+    /// The result of a commit that is forgiven.
+    fileprivate let file: StoredFile
+
+    func write(_ data: Data) async throws { try await store.forgiving(()) { try await base.write(data) } }
+
+    func commit() async throws -> StoredFile { try await store.forgiving(file) { try await base.commit() } }
+
+    func cancel() async { await base.cancel() }
+}

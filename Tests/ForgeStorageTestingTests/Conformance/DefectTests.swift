@@ -122,6 +122,31 @@ struct StreamingFileStoreDefectTests {
     }
 }
 
+@Suite("The checks of a file store that expect a refusal")
+struct FileStoreRefusalTests {
+    /// The checks in which the order of concurrent calls decides which of them are refused.
+    private static let races = [
+        FileStoreDefect.movesExchanged.check, FileStoreDefect.needsDirectories.check,
+        BrokenStreamingFileStore.Defect.losesUpdates.check,
+    ]
+
+    @Test(
+        "each fail if a call that is refused seems to succeed",
+        arguments: ConformanceSuite<any FileStoring>.fileStore.checks(having: [.emptyDirectories]))
+    func refusals(_ check: ConformanceCheck<any FileStoring>) async throws {
+        let fails = try await isNoticed(by: check) { try await ForgivingFileStore($0) }
+        #expect(fails || Self.races.contains(check.description))
+    }
+
+    @Test(
+        "each fail if a call of a streaming store that is refused seems to succeed",
+        arguments: ConformanceChecks.streamingFileStore)
+    func streamingRefusals(_ check: ConformanceCheck<any StreamingFileStoring>) async throws {
+        let fails = try await isNoticed(by: check) { try await ForgivingFileStore($0) }
+        #expect(fails || Self.races.contains(check.description))
+    }
+}
+
 @Suite("Every check of an asynchronous store detects its defect")
 struct AsyncDefectTests {
     private static let checks = ConformanceChecks.asyncKeyValueStore
