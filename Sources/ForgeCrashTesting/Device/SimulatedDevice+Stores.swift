@@ -181,13 +181,11 @@ public final class DeviceKVStore: KVTransactionalStoring {
             error.operation = operation
             error.key = key
             throw error
-        } catch let error as FileSystemError {
-            let reason: Unavailability = error.isLocked ? .locked : .inputOutput
-            throw KVStoreError(
-                .unavailable(reason), operation, key: key, store: String(path), underlying: error)
         } catch {
+            let isLocked = (error as? FileSystemError)?.isLocked == true
             throw KVStoreError(
-                .unavailable(.inputOutput), operation, key: key, store: String(path), underlying: error)
+                .unavailable(isLocked ? .locked : .inputOutput), operation, key: key, store: String(path),
+                underlying: error)
         }
     }
 

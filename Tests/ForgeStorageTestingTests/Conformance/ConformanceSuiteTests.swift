@@ -108,6 +108,27 @@ struct ConformanceSuiteTests {
         #expect(store.get(counter) == 3)
     }
 
+    @Test("of a larger protocol contains that of the smaller one")
+    func inclusion() {
+        let stores = [
+            ConformanceSuite<any KVStoring>.keyValueStore.checks.map(\.description),
+            ConformanceSuite<any KVRawStoring>.rawKeyValueStore.checks.map(\.description),
+            ConformanceSuite<any KVTransactionalStoring>.transactionalKeyValueStore.checks.map(\.description),
+        ]
+        let locations = [
+            ConformanceSuite<KeyValueStoreLocation<any KVStoring>>.keyValueStorePersistence.checks.map(\.description),
+            ConformanceSuite<KeyValueStoreLocation<any KVRawStoring>>.rawKeyValueStorePersistence.checks
+                .map(\.description),
+            ConformanceSuite<KeyValueStoreLocation<any KVTransactionalStoring>>.transactionalKeyValueStorePersistence
+                .checks.map(\.description),
+        ]
+        for descriptions in [stores, locations] {
+            for (smaller, larger) in zip(descriptions, descriptions.dropFirst()) {
+                #expect(Set(smaller).isStrictSubset(of: larger))
+            }
+        }
+    }
+
     @Test("is published for every protocol, with distinct descriptions")
     func published() {
         let suites: [[String]] = [
@@ -122,6 +143,7 @@ struct ConformanceSuiteTests {
             ConformanceSuite.asyncSessionStorage.checks.map(\.description),
             ConformanceSuite<any Storage>.storage.checks.map(\.description),
             ConformanceSuite<FileSystemUnderTest>.fileSystem.checks.map(\.description),
+            ConformanceSuite<FileOperationsUnderTest>.fileOperations.checks.map(\.description),
         ]
         for descriptions in suites {
             #expect(!descriptions.isEmpty)

@@ -49,6 +49,7 @@ struct FailingSessionTests {
         }
         let remote = AsyncKVSessionStorage<ConformanceUser>(store: asynchronous, key: "user")
         try await check.run(on: failure.subject(remote))
+        try await check.run(on: failure.subject(SessionOfOwnErrors(base: remote)))
     }
 
     @Test("each detect their defect, and no other check does", arguments: Careless.Defect.allCases)
@@ -70,10 +71,14 @@ struct FailingSessionTests {
     @Test("name a subject that declares failures and has none")
     func undeclared() async {
         let storage = InMemorySessionStorage<ConformanceUser>()
-        let report = await ConformanceSuite("sessions", Self.checks).run(on: "memory") {
+        let checks = Self.checks + ConformanceChecks.unreadableSessions
+        let report = await ConformanceSuite("sessions", checks).run(on: "memory") {
             AsyncSessionStorageUnderTest(storage, other: storage)
         }
-        #expect(report.violations.count == Self.checks.count, "\(report)")
+        #expect(report.violations.count == checks.count, "\(report)")
+        let reasons = report.violations.map { "\($0)".contains(": setFailing is nil (") ? "setFailing" : "\($0)" }
+        #expect(reasons.dropLast().allSatisfy { $0 == "setFailing" }, "\(report)")
+        #expect(reasons.last?.contains(": makeUnreadable is nil (") == true, "\(report)")
     }
 
     /// The failure of the calls of a store.
@@ -190,6 +195,25 @@ struct FailingSessionTests {
     }
 }
 
+/// A session that throws errors of its own.
+private struct SessionOfOwnErrors: AsyncSessionStorage {
+    private struct Failed: Error {}
+
+    let base: AsyncKVSessionStorage<ConformanceUser>
+
+    func saveUser(_ user: ConformanceUser) async throws {
+        do { try await base.saveUser(user) } catch { throw Failed() }
+    }
+
+    func loadUser() async throws -> ConformanceUser? {
+        do { return try await base.loadUser() } catch { throw Failed() }
+    }
+
+    func clearUser() async throws {
+        do { try await base.clearUser() } catch { throw Failed() }
+    }
+}
+
 @Suite("The check of a damaged session")
 struct UnreadableSessionTests {
     private static let check = ConformanceChecks.unreadableSessions
@@ -209,6 +233,10 @@ struct UnreadableSessionTests {
         try await check.run(on: subject)
         let remote = AsyncKVSessionStorage<ConformanceUser>(store: asynchronous, key: "user")
         subject = AsyncSessionStorageUnderTest(remote, other: remote)
+        subject.makeUnreadable = { try await asynchronous.set(key, value: [1]) }
+        try await check.run(on: subject)
+        let own = SessionOfOwnErrors(base: remote)
+        subject = AsyncSessionStorageUnderTest(own, other: own)
         subject.makeUnreadable = { try await asynchronous.set(key, value: [1]) }
         try await check.run(on: subject)
     }

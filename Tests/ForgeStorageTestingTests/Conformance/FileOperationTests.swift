@@ -87,6 +87,24 @@ struct FileOperationTests {
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
     }
 
+    @Test("name what a subject does not set that they need")
+    func incomplete() async throws {
+        let needed: [ConformanceCapability: String] = [
+            .symbolicLinks: "set makeSymbolicLink of the FileOperationsUnderTest, or leave out .symbolicLinks",
+            .limitedSpace: "set fillDevice of the FileOperationsUnderTest, or leave out .limitedSpace",
+        ]
+        for (capability, advice) in needed {
+            for check in Self.checks where check.needs.contains(capability) {
+                var subject = try BrokenFileOperations.subject(nil)
+                if capability == .symbolicLinks { subject.makeSymbolicLink = nil } else { subject.fillDevice = nil }
+                let report = await ConformanceSuite("file operations", [check]).run(on: "incomplete") { [subject] in
+                    subject
+                }
+                #expect("\(report)".contains(advice), "\(report)")
+            }
+        }
+    }
+
     @Test("pass for the file system in memory, also with folding names", arguments: checks)
     func inMemory(_ check: ConformanceCheck<FileOperationsUnderTest>) async throws {
         for options in [

@@ -38,7 +38,11 @@ struct FileSystemDefectTests {
 
     @Test("each fail for a subject without the condition that they need")
     func nothing() async throws {
-        for check in ConformanceChecks.fileSystemProcesses {
+        let lists = [
+            ConformanceChecks.fileSystemProcesses, ConformanceChecks.fileSystemPermissions,
+            ConformanceChecks.fileSystemSizeLimit,
+        ]
+        for check in lists.flatMap(\.self) {
             let base = InMemoryFileSystem()
             try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
             let subject = FileSystemUnderTest(base, root: "/root")

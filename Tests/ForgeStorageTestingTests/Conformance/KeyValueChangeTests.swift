@@ -36,6 +36,20 @@ struct KeyValueChangeTests {
         #expect(report.violations.count == Self.checks.count, "\(report)")
     }
 
+    @Test("each fail if the changes of one subscription end at once", arguments: checks)
+    func ends(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
+        var failed: [Int] = []
+        for number in 0..<4 {
+            do {
+                try await check.run(on: MisreportingKVStore(nil, endedSubscription: number))
+            } catch let violation as ConformanceViolation {
+                #expect(violation.description.hasPrefix(check.description + ": "))
+                failed.append(number)
+            }
+        }
+        #expect(failed.first == 0, "\(failed)")
+    }
+
     @Test("name the call whose change does not arrive")
     func messages() async throws {
         let call = #"nextSet() of key("a", limit: 128), which waited during removeAll(): expected changes, got none"#
@@ -100,12 +114,15 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
     let base = InMemoryKVStore()
     private let defect: Defect?
     private let isSilent: Bool
+    private let endedSubscription: Int?
+    private let subscriptionCount = Mutex(0)
     private let turn = NSLock()
     private let subscribers = Mutex<[WeakSubscriber]>([])
 
-    init(_ defect: Defect?, isSilent: Bool = false) {
+    init(_ defect: Defect?, isSilent: Bool = false, endedSubscription: Int? = nil) {
         self.defect = defect
         self.isSilent = isSilent
+        self.endedSubscription = endedSubscription
     }
 
     // MARK: Writing
@@ -212,9 +229,13 @@ final class MisreportingKVStore: KVLayer, KVTransactionalStoring {
 
     func subscribe(to scope: KVScope) -> KVChanges? {
         guard !isSilent else { return nil }
-        if defect == .refusesLongKeys, case .key(let name, _) = scope, name.utf8.count > 1024 {
-            return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in nil }
+        let number = subscriptionCount.withLock { count in
+            defer { count += 1 }
+            return count
         }
+        var isEnded = number == endedSubscription
+        if defect == .refusesLongKeys, case .key(let name, _) = scope { isEnded = name.utf8.count > 1024 }
+        if isEnded { return KVChanges { () async throws(KVStoreError) -> KVChangeSet? in nil } }
         let subscriber: Subscriber
         if defect == .readsBeforeItSubscribes, case .key(let name, _) = scope {
             subscriber = Subscriber(scope, defect)
