@@ -192,6 +192,25 @@ struct CrashModelTests {
         }
     }
 
+    @Test("a node that replaces one of another type is that one or the new one after a crash")
+    func nodeTypes() async throws {
+        for (old, new) in [(FileType.fifo, FileType.socket), (.characterSpecial, .blockSpecial)] {
+            let explorer = CrashExplorer(
+                marking: String.self,
+                prepare: { fileSystem in
+                    try fileSystem.createNode(
+                        "/f", at: .workingDirectory, type: old, permissions: .ownerReadWrite, deviceNumber: 1)
+                },
+                run: { fileSystem, _ in
+                    try fileSystem.createNode(
+                        "/new", at: .workingDirectory, type: new, permissions: .ownerReadWrite, deviceNumber: 1)
+                    try fileSystem.rename("/new", to: "/f")
+                }, recover: { _, _ in })
+            let types = try await explorer.states(after: .max).map { try InMemoryFileSystem($0).status("/f").type }
+            #expect(Set(types) == [old, new])
+        }
+    }
+
     @Test("a directory never has two names after a crash")
     func movedDirectory() async throws {
         let states = try await states(of: [.rename("/A/s", "/B/s"), .sync("/B")], .posixStrict, after: .max)

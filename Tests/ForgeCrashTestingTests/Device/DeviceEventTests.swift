@@ -390,11 +390,23 @@ struct DeviceEventTests {
         for name in ["kept/g", "excluded"] as [POSIXPath] {
             try device.fileSystem.excludeFromBackup(documents.appending(name))
         }
+        let attributes: [String: [UInt8]] = ["a": [1], "b": [2, 3]]
+        let file = try device.fileSystem.open(documents.appending("kept/f"), .readWrite)
+        for (name, value) in attributes { try device.fileSystem.setExtendedAttribute(name, to: value, of: file) }
+        try device.fileSystem.close(file)
+        try device.fileSystem.createNode(
+            documents.appending("kept/pipe"), at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite,
+            deviceNumber: 0)
         try device.restoreFromBackup(toNewDevice: true)
         let restored = device.path(of: .documents)
         #expect(try text(restored.appending("kept/f")) == "text")
+        let copy = try device.fileSystem.open(restored.appending("kept/f"))
+        for (name, value) in attributes {
+            #expect(try device.fileSystem.extendedAttribute(name, of: copy) == value)
+        }
+        try device.fileSystem.close(copy)
         #expect(try text(device.groupPath.appending("f")) == "shared")
-        for name in ["kept/g", "excluded"] as [POSIXPath] {
+        for name in ["kept/g", "kept/pipe", "excluded"] as [POSIXPath] {
             #expect(!device.fileSystem.fileExists(atPath: String(restored.appending(name))))
         }
     }

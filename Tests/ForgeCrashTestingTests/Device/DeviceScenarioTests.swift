@@ -221,6 +221,11 @@ struct DeviceConformanceTests {
         let device = try SimulatedDevice()
         #expect(device.keyValueStore(named: "a") === device.keyValueStore(named: "a"))
         #expect(device.keyValueStore(named: "a") !== device.keyValueStore(named: "b"))
+        // The name of a directory is not empty.
+        try device.keyValueStore(named: "").set(KVKey<Int>("a"), value: 1)
+        #expect(try device.keyValueStore(named: "=").read(KVKey<Int>("a")) == nil)
+        let directory = device.path(of: .applicationSupport).appending("KeyValueStores")
+        #expect(try device.fileSystem.exists(directory.appending("=")))
         let store = device.keyValueStore(named: "a")
         device.crash()
         #expect(device.keyValueStore(named: "a") !== store)

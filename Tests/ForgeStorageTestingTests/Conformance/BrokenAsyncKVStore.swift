@@ -258,6 +258,60 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
     }
 }
 
+/// An asynchronous store in which one of the calls that are refused seems to succeed, and does nothing.
+struct ForgivingAsyncKVStore: AsyncKVStoring {
+    private let base: BrokenAsyncKVStore
+    private let refusals: Refusals
+
+    static func subject(_ refusals: Refusals) -> AsyncKVStoreUnderTest {
+        let clock = BrokenAsyncKVStore.Clock()
+        let store = ForgivingAsyncKVStore(base: BrokenAsyncKVStore(clock: clock), refusals: refusals)
+        return AsyncKVStoreUnderTest(store, other: store, pass: { clock.advance($0) }, reopen: { store })
+    }
+
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
+
+    func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        do throws(KVStoreError) {
+            return try await base.entry(named: name)
+        } catch {
+            guard refusals.isNextForgiven() else { throw error }
+            return nil
+        }
+    }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
+        do throws(KVStoreError) {
+            return try await base.keys(prefix: prefix, after: after, limit: limit)
+        } catch {
+            guard refusals.isNextForgiven() else { throw error }
+            return AsyncKVPage(names: [], hasMore: false)
+        }
+    }
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(KVStoreError) -> AsyncKVEntryPage {
+        do throws(KVStoreError) {
+            return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+        } catch {
+            guard refusals.isNextForgiven() else { throw error }
+            return AsyncKVEntryPage(entries: [], hasMore: false)
+        }
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        do throws(KVStoreError) {
+            return try await base.commit(batch, timeToLive: timeToLive)
+        } catch {
+            guard refusals.isNextForgiven() else { throw error }
+            return nil
+        }
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> KVChanges { base.changes(prefix: prefix, from: revision) }
+}
+
 extension KVBatch {
     fileprivate static func of(_ changes: some Sequence<Change>) -> KVBatch {
         var batch = KVBatch()

@@ -168,6 +168,13 @@ struct AsyncDefectTests {
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
     }
 
+    @Test("a store in which a call that is refused seems to succeed fails", arguments: checks)
+    func refusals(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        let fails = try await isNoticed(by: check) { ForgivingAsyncKVStore.subject($0) }
+        // Whether an update is refused depends on the order of concurrent calls.
+        #expect(fails || check.description == BrokenAsyncKVStore.Defect.losesAnUpdate.check)
+    }
+
     @Test("a store that claims what it does not do fails", arguments: BrokenAsyncKVStore.Claim.allCases)
     func claims(_ claim: BrokenAsyncKVStore.Claim) async throws {
         let report = await ConformanceSuite.asyncKeyValueStore.run(on: claim.rawValue) {
