@@ -228,3 +228,39 @@ final class BrokenKeyValueLocation: Sendable {
         return base
     }
 }
+
+/// A key-value store in which one of the calls that are refused seems to succeed, and does nothing.
+final class ForgivingKVStore: KVLayer, KVTransactionalStoring {
+    let base = InMemoryKVStore()
+    private let refusals: Refusals
+
+    init(_ refusals: Refusals) { self.refusals = refusals }
+
+    /// Makes a call; if its refusal is forgiven, the result is `substitute`.
+    private func forgiving<Result>(_ substitute: Result, _ call: () throws -> Result) throws -> Result {
+        do {
+            return try call()
+        } catch {
+            guard refusals.isNextForgiven() else { throw error }
+            return substitute
+        }
+    }
+
+    func read<T>(_ key: KVKey<T>) throws -> T? { try forgiving(nil) { try base.read(key) } }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws { try forgiving(()) { try base.set(key, value: value) } }
+
+    func remove<T>(_ key: KVKey<T>) throws { try forgiving(()) { try base.remove(key) } }
+
+    func rawValue(named name: String) throws -> [UInt8]? { try forgiving(nil) { try base.rawValue(named: name) } }
+
+    func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try forgiving(()) { try base.setRawValue(bytes, named: name) }
+    }
+
+    func removeValue(named name: String) throws { try forgiving(()) { try base.removeValue(named: name) } }
+
+    func entry(named name: String) throws -> KVEntry? { try forgiving(nil) { try base.entry(named: name) } }
+
+    func commit(_ batch: KVBatch) throws { try forgiving(()) { try base.commit(batch) } }
+}

@@ -21,6 +21,13 @@ struct KeyValueDefectTests {
         }
     }
 
+    @Test("in a call that is refused and seems to succeed", arguments: checks.filter { $0.typeOfValues == nil })
+    func refusals(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
+        let fails = try await isNoticed(by: check) { ForgivingKVStore($0) }
+        // Which of concurrent calls are refused depends on their order.
+        #expect(fails || ["concurrent", "thread"].contains { check.description.contains($0) })
+    }
+
     @Test("in the values of a type", arguments: checks.compactMap(\.typeOfValues))
     func types(_ type: String) async throws {
         let check = try #require(Self.checks.first { $0.typeOfValues == type })

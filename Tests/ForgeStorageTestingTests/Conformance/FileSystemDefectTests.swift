@@ -53,7 +53,7 @@ struct FileSystemDefectTests {
 
 @Suite("The checks of a file system that expect a refusal")
 struct FileSystemRefusalTests {
-    /// All but those of watches and signals, whose refusals the checks above plant, and two that make 65,000 calls.
+    /// All but those of watches and signals, which have defects of their own, and two that make tens of thousands of calls.
     private static let checks = TestDepth.leavingOut(
         "a hundred thousand opens", of: ConformanceSuite<FileSystemUnderTest>.fileSystem.checks
     ).filter { $0.needs.isDisjoint(with: [.directoryWatches, .watchLimits, .signals, .linkLimit]) }
