@@ -227,12 +227,7 @@ extension ConformanceChecks {
                 try tree.create("other")
                 try tree.fileSystem.link(tree("f"), to: tree("g"))
                 let signals = try ["f", "g", "other"].map { name in
-                    try tree.opening(tree(name), .readWrite) { descriptor in
-                        guard let signal = try tree.fileSystem.makeSignal(of: descriptor) else {
-                            throw ConformanceViolation("makeSignal(of: \(name)): expected a signal, got nil")
-                        }
-                        return signal
-                    }
+                    try tree.opening(tree(name), .readWrite) { try expectSignal(of: $0, name, in: tree.fileSystem) }
                 }
                 let counts = signals.map { _ in CallCount() }
                 let observations = try zip(signals, counts).map { signal, count in
@@ -254,9 +249,7 @@ extension ConformanceChecks {
         },
         holds("an observer of a signal is called again after the time that it returns") { tree in
             try tree.opening(tree("f"), .readWrite) { file in
-                guard let signal = try tree.fileSystem.makeSignal(of: file) else {
-                    throw ConformanceViolation("makeSignal(of: f): expected a signal, got nil")
-                }
+                let signal = try expectSignal(of: file, "f", in: tree.fileSystem)
                 let count = CallCount()
                 let observation = try signal.observe {
                     count.increment()
@@ -272,9 +265,7 @@ extension ConformanceChecks {
             let fileSystems = [tree.fileSystem, other]
             let observations = try zip(fileSystems, counts).map { fileSystem, count in
                 try tree.seen(through: fileSystem).opening(tree("f"), .readWrite) { file in
-                    guard let signal = try fileSystem.makeSignal(of: file) else {
-                        throw ConformanceViolation("makeSignal(of: f): expected a signal, got nil")
-                    }
+                    let signal = try expectSignal(of: file, "f", in: fileSystem)
                     let observation = try signal.observe {
                         count.increment()
                         return nil
@@ -293,6 +284,15 @@ extension ConformanceChecks {
             _ = try tree.fileSystem.makeSignal(of: Descriptor(rawValue: 1_999_999))
         },
     ].map { $0.needing(.signals) }
+
+    private static func expectSignal(
+        of file: Descriptor, _ name: String, in fileSystem: any POSIXFileSystem
+    ) throws -> any FileSignal {
+        guard let signal = try fileSystem.makeSignal(of: file) else {
+            throw ConformanceViolation("makeSignal(of: \(name)): expected a signal, got nil")
+        }
+        return signal
+    }
 }
 
 /// A watch, and the events that it has reported.

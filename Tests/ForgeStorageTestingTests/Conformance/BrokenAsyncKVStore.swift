@@ -258,6 +258,22 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
     }
 }
 
+/// An asynchronous store that refuses batches of more than ten changes.
+struct LimitedAsyncKVStore: KVLayer, AsyncKVStoring {
+    let base = LocalAsyncKVStore(InMemoryKVStore())
+
+    func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
+        var declared = await base.capabilities()
+        declared.maximumBatchSize = 10
+        return declared
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        guard batch.changes.count <= 10 else { throw KVStoreError(.tooLarge, .batch) }
+        return try await base.commit(batch, timeToLive: timeToLive)
+    }
+}
+
 /// An asynchronous store in which one of the calls that are refused seems to succeed, and does nothing.
 struct ForgivingAsyncKVStore: AsyncKVStoring {
     private let base: BrokenAsyncKVStore

@@ -86,6 +86,14 @@ struct ConformanceSuiteTests {
         #expect(text.contains("synchronize(1999999, .full): expected EBADF, but nothing was thrown"), "\(text)")
     }
 
+    @Test("shows both lists of files where they differ")
+    func files() {
+        let file = StoredFile(key: "a", sizeInBytes: 3, modified: Date(timeIntervalSince1970: 1))
+        let violation = #expect(throws: ConformanceViolation.self) { try expectEqual([file], [], "files") }
+        let text = #"files: expected [], got [file "a" of 3 bytes, modified 1.0 s since 1970] ("#
+        #expect(violation?.description.hasPrefix(text) == true, "\(String(describing: violation))")
+    }
+
     @Test("does not hold if no check applies")
     func nothing() async {
         let gated = ConformanceSuite("gated", suite.checks.map { $0.needing(Self.sometimes) })

@@ -175,6 +175,14 @@ struct AsyncDefectTests {
         #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
     }
 
+    @Test("a store that refuses batches above its declared size passes the check of it")
+    func batchSize() async throws {
+        let defect = BrokenAsyncKVStore.Defect.exceedsItsLimit
+        let check = try #require(Self.checks.first { $0.description == defect.check })
+        let store = LimitedAsyncKVStore()
+        try await check.run(on: AsyncKVStoreUnderTest(store, other: store, pass: { _ in }))
+    }
+
     @Test("a store in which a call that is refused seems to succeed fails", arguments: checks)
     func refusals(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
         let fails = try await isNoticed(by: check) { ForgivingAsyncKVStore.subject($0) }

@@ -36,6 +36,13 @@ struct FileSystemDefectTests {
         #expect(Set(lists.flatMap { $0.map(\.description) }).subtracting(planted) == [])
     }
 
+    @Test("of signals each fail for a file system without them", arguments: ConformanceChecks.fileSystemSignals)
+    private func signals(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        var subject = try BrokenFileSystem.subject(nil, for: check)
+        subject.fileSystem = SilentFileSystem(forwarded: subject.fileSystem)
+        await #expect(throws: ConformanceViolation.self) { [subject] in try await check.run(on: subject) }
+    }
+
     @Test("each fail for a subject without the condition that they need")
     func nothing() async throws {
         let lists = [
@@ -51,9 +58,18 @@ struct FileSystemDefectTests {
     }
 }
 
+/// A file system without signals.
+private struct SilentFileSystem: InterceptingFileSystem {
+    let forwarded: any POSIXFileSystem
+
+    func intercept(_ call: InterceptedCall) throws(FileSystemError) {}
+
+    func makeSignal(of descriptor: Descriptor) throws(FileSystemError) -> (any FileSignal)? { nil }
+}
+
 @Suite("The checks of a file system that expect a refusal")
 struct FileSystemRefusalTests {
-    /// All but those of watches and signals, which have defects of their own, and two that make tens of thousands of calls.
+    /// All but those of watches and signals, which have defects of their own, and two of very many calls.
     private static let checks = TestDepth.leavingOut(
         "a hundred thousand opens", of: ConformanceSuite<FileSystemUnderTest>.fileSystem.checks
     ).filter { $0.needs.isDisjoint(with: [.directoryWatches, .watchLimits, .signals, .linkLimit]) }
