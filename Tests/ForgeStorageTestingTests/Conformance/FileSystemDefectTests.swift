@@ -40,7 +40,8 @@ struct FileSystemDefectTests {
     private func signals(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         var subject = try BrokenFileSystem.subject(nil, for: check)
         subject.fileSystem = SilentFileSystem(forwarded: subject.fileSystem)
-        await #expect(throws: ConformanceViolation.self) { [subject] in try await check.run(on: subject) }
+        let silent = subject
+        await #expect(throws: ConformanceViolation.self) { try await check.run(on: silent) }
     }
 
     @Test("each fail for a subject without the condition that they need")
