@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeKVStore
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import TestDepth

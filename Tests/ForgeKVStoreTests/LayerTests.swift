@@ -2,6 +2,7 @@ import ChildProcesses
 import Dispatch
 import ForgeCoding
 import ForgeKVStore
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import TestDepth

@@ -1,6 +1,7 @@
 import ForgeCoding
 import ForgeFileSystem
 import ForgeKVStore
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import Testing

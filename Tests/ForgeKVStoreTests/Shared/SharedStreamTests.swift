@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage

@@ -1,11 +1,12 @@
+public import ForgeKVStore
 import Synchronization
 
 /// A key-value store, on this machine or on servers, that records its calls: operations and names, never values.
 ///
 /// It records calls of the requirements of the protocols, so the record shows what the methods built on them cost: an
-/// ``AsyncKVStoring/update(_:default:timeToLive:_:)`` is an `entry` and a `commit` for each attempt. A call is recorded
+/// `AsyncKVStoring.update` is an `entry` and a `commit` for each attempt. A call is recorded
 /// before it is forwarded, so failed calls are included, and concurrent calls are in the order of arrival. A call of
-/// ``AsyncKVStoring/changes(prefix:from:)`` is recorded once, not each change that it reports.
+/// `AsyncKVStoring.changes` is recorded once, not each change that it reports.
 public final class RecordingKVStore<Base: Sendable>: KVLayer {
     public let base: Base
     private let recorded = Mutex<[KVStoreCall]>([])
@@ -141,8 +142,8 @@ extension RecordingKVStore: AsyncKVStoring where Base: AsyncKVStoring {
 
 /// A recorded call of a key-value store: its operation and names, never values.
 public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
-    /// The operations of a store: one case for each requirement of ``KVStoring``, ``KVRawStoring``,
-    /// ``KVTransactionalStoring`` and ``AsyncKVStoring``.
+    /// The operations of a store: one case for each requirement of `KVStoring`, `KVRawStoring`,
+    /// `KVTransactionalStoring` and `AsyncKVStoring`.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case get, set, remove, contains, removeAll, read
         case keys, rawValue, setRawValue, removeValue
