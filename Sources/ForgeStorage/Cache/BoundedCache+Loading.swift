@@ -100,7 +100,7 @@ extension BoundedCache {
         case .absent(let lifetime):
             return Entry(value: nil, tag: nil, expiry: now.expiry(after: lifetime))
         case .notModified(let lifetime):
-            guard let stale else { throw CacheError(operation: .renew, key: key.string, underlying: nil) }
+            guard let stale else { throw CacheError(.renew, key: key.string) }
             return Entry(value: stale.value, tag: stale.tag, expiry: now.expiry(after: lifetime))
         }
     }
@@ -213,8 +213,8 @@ extension BoundedCache {
         return coding.cost?(value) ?? encodedSize
     }
 
-    func report(_ operation: CacheError.Operation, _ key: CacheKey, _ error: any Error) {
+    func report(_ reason: CacheError.Reason, _ key: CacheKey, _ error: any Error) {
         counts.withLock { $0.errorCount += 1 }
-        options.onError(CacheError(operation: operation, key: key.string, underlying: error))
+        options.onError(CacheError(reason, key: key.string, underlying: error))
     }
 }

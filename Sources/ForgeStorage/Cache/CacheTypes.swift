@@ -163,37 +163,87 @@ public struct MemoryCacheStatistics: Hashable, Sendable {
     public internal(set) var sizeInBytes = 0
 }
 
-/// A problem of a ``BoundedCache`` with one key. It contains no value.
+/// A problem of a ``BoundedCache`` or an ``ImageCacheManager`` with one key. It contains no value.
 public struct CacheError: Error {
-    /// The failed operation.
-    public enum Operation: String, Hashable, Sendable {
-        /// Reading an entry from disk; the value was loaded.
-        case read = "read"
-        /// Decoding an entry from disk; the value was loaded.
-        case decode = "decode"
-        /// Encoding a value; it is in memory only or, without ``CacheCoding/cost``, not kept, since its size is unknown.
-        case encode = "encode"
-        /// Storing an entry on disk, or removing evicted ones; the value is in memory.
-        case write = "write"
-        /// Loading a value for which a stale one was returned, or that was loaded in advance.
-        case load = "load"
+    /// The failed operation of a ``BoundedCache``, or what is wrong with a file of an ``ImageCacheManager``.
+    public enum Reason: Hashable, Sendable {
+        /// Reading an entry from disk failed; the value was loaded.
+        case read
+
+        /// Decoding an entry from disk failed; the value was loaded.
+        case decode
+
+        /// Encoding a value failed; it is in memory only or, without ``CacheCoding/cost``, not kept, since its size is
+        /// unknown.
+        case encode
+
+        /// Storing an entry on disk, or removing evicted ones, failed; the value is in memory.
+        case write
+
+        /// Loading a value failed for which a stale one was returned, or that was loaded in advance.
+        case load
+
         /// A load without a stale entry answered ``CacheLoad/notModified(expiresAfter:)``.
-        case renew = "renew"
+        case renew
+
+        /// The image's file exists but contains no image: it is damaged, belongs to another program, or is intact but
+        /// not an image. The underlying error's description tells which.
+        case undecodable
+
+        /// The image's file was written by a later version of this package, in this version of the format.
+        case newerVersion(UInt32)
+
+        /// The image's file contains another image, ``CacheError/storedID``: files of the cache were renamed or
+        /// swapped.
+        case mismatch
+
+        /// The name of the image's file belongs to a symbolic link, a directory, a special file or a file with several
+        /// hard links, which is left unchanged.
+        case foreign
+
+        /// The image's file would exceed 256 MiB.
+        case tooLarge
+
+        /// The decoded image would exceed the limit of the call; it was not decoded.
+        case tooLargeToDecode(sizeInBytes: Int)
     }
 
-    /// The failed operation.
-    public let operation: Operation
+    /// The failed operation, or what is wrong with the file.
+    public let reason: Reason
 
-    /// The key.
+    /// The key; of an image, its identifier.
     public let key: String
+
+    /// The identifier of the image that the file contains, for ``Reason/mismatch``.
+    public let storedID: String?
 
     /// The error of the operation; of a failed coding a `CodingFailure`, since the coding's own error may quote the value.
     public let underlying: (any Error)?
+
+    init(_ reason: Reason, key: String, storedID: String? = nil, underlying: (any Error)? = nil) {
+        self.reason = reason
+        self.key = key
+        self.storedID = storedID
+        self.underlying = underlying
+    }
 }
 
 extension CacheError: CustomStringConvertible {
     public var description: String {
-        "\(operation.rawValue) the cache entry \(key.debugDescription)" + (underlying.map { ": \($0)" } ?? ": no entry")
+        let name = key.debugDescription
+        let text =
+            switch reason {
+            case .read, .decode, .encode, .write, .load: "\(reason) the cache entry \(name)"
+            case .renew: "renew the cache entry \(name): no entry"
+            case .undecodable: "the cached image \(name) is damaged"
+            case .newerVersion(let version):
+                "the cached image \(name) has version \(version) of the format, newer than this package"
+            case .mismatch: "the file of the cached image \(name) holds \((storedID ?? "").debugDescription)"
+            case .foreign: "the name of the cached image \(name) belongs to something else"
+            case .tooLarge: "the image \(name) is larger than 256 MiB"
+            case .tooLargeToDecode(let size): "the image \(name) would decode to \(size) bytes"
+            }
+        return text + (underlying.map { ": \($0)" } ?? "")
     }
 }
 

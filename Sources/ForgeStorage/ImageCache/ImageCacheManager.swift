@@ -17,7 +17,7 @@ public import Foundation
 /// `InMemoryFileSystem`, it also guarantees:
 /// - an image is stored atomically: a reader, and a crash, see the old image or the new one;
 /// - no call follows a symbolic link in the directory, blocks on a FIFO, or changes or removes anything there but
-///   regular files with the name of an image: other entries are ``ImageCacheError/foreign(id:)``.
+///   regular files with the name of an image: other entries are ``CacheError/Reason/foreign``.
 ///
 /// Errors of the file system are passed on unchanged. All calls are thread-safe and work on the caller's thread.
 public final class ImageCacheManager: Sendable {
@@ -72,15 +72,15 @@ public final class ImageCacheManager: Sendable {
     ///
     /// Creates the cache directory again if it is missing.
     ///
-    /// - Throws: ``ImageCacheError/foreign(id:)``, ``ImageCacheError/tooLarge(id:)``, or the file system's own error.
+    /// - Throws: ``CacheError/Reason/foreign``, ``CacheError/Reason/tooLarge``, or the file system's own error.
     ///   With a `POSIXFileSystem` the old image is kept, unless the error is a `FileSystemError` whose
     ///   `isEffectVisible` is set. With limits, the error may also be that of removing another image; then the new one
     ///   is cached.
     public func cacheImage(id: String, data: Data) throws {
         // Refuses before encoding, which copies the data; reserves 64 KiB for the identifier, the date and the header.
-        guard data.count < ImageFile.maximumSizeInBytes - (1 << 16) else { throw ImageCacheError.tooLarge(id: id) }
+        guard data.count < ImageFile.maximumSizeInBytes - (1 << 16) else { throw CacheError(.tooLarge, key: id) }
         let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
-        guard content.count <= ImageFile.maximumSizeInBytes else { throw ImageCacheError.tooLarge(id: id) }
+        guard content.count <= ImageFile.maximumSizeInBytes else { throw CacheError(.tooLarge, key: id) }
         defer { decoded.remove(id) }
         try withFileName(of: id) { name in
             guard let index else { return try directory.store(content, as: name) }
@@ -104,7 +104,7 @@ public final class ImageCacheManager: Sendable {
 
     /// The image that was cached as `id`, or nil if there is none.
     ///
-    /// - Throws: ``ImageCacheError`` if the image's file contains something else; the file system's own error if it
+    /// - Throws: ``CacheError`` if the image's file contains something else; the file system's own error if it
     ///   could not be read. The file is kept until another image is cached under `id`.
     public func readCachedImage(id: String) throws -> CachedImage? {
         let found = try withFileName(of: id) { name in
@@ -121,20 +121,20 @@ public final class ImageCacheManager: Sendable {
         do {
             image = try ImageFile.image(in: content)
         } catch ImageFileDamage.newerVersion(let version) {
-            throw ImageCacheError.newerVersion(id: id, version: version)
+            throw CacheError(.newerVersion(version), key: id)
         } catch {
-            throw ImageCacheError.undecodable(id: id, underlying: error)
+            throw CacheError(.undecodable, key: id, underlying: error)
         }
         // Compared by bytes: strings that are equal in Swift (canonical equivalence) may be different ids.
         guard image.id.utf8.elementsEqual(id.utf8) else {
-            throw ImageCacheError.mismatch(id: id, storedID: image.id)
+            throw CacheError(.mismatch, key: id, storedID: image.id)
         }
         return image
     }
 
     /// Removes the image that was cached as `id`; succeeds if there is none.
     ///
-    /// - Throws: ``ImageCacheError/foreign(id:)``, or the file system's own error. The image is kept, unless only the
+    /// - Throws: ``CacheError/Reason/foreign``, or the file system's own error. The image is kept, unless only the
     ///   flush after its removal failed.
     public func deleteCachedImage(id: String) throws {
         defer { decoded.remove(id) }
@@ -196,7 +196,7 @@ extension ImageCacheManager {
         do {
             return try body(FlatFileName(id).string + ImageFile.suffix)
         } catch is ForeignEntry {
-            throw ImageCacheError.foreign(id: id)
+            throw CacheError(.foreign, key: id)
         }
     }
 
@@ -235,44 +235,6 @@ public struct CachedImage: Codable, Hashable, Sendable {
     public func hash(into hasher: inout Hasher) {
         hasher.combine(Array(id.utf8))
         hasher.combine(cachedAt)
-    }
-}
-
-/// A problem with a file of an ``ImageCacheManager`` that should contain the requested image.
-public enum ImageCacheError: Error {
-    /// The image's file exists but contains no image: it is damaged, belongs to another program, or is intact but not
-    /// an image. The underlying error's description tells which.
-    case undecodable(id: String, underlying: any Error)
-
-    /// The image's file was written by a later version of this package, in this version of the format.
-    case newerVersion(id: String, version: UInt32)
-
-    /// The image's file contains another image: files of the cache were renamed or swapped.
-    case mismatch(id: String, storedID: String)
-
-    /// The name of the image's file belongs to a symbolic link, a directory, a special file or a file with several hard
-    /// links, which is left unchanged.
-    case foreign(id: String)
-
-    /// The image's file would exceed 256 MiB.
-    case tooLarge(id: String)
-
-    /// The decoded image would exceed the limit of the call; it was not decoded.
-    case tooLargeToDecode(id: String, sizeInBytes: Int)
-}
-
-extension ImageCacheError: CustomStringConvertible {
-    public var description: String {
-        switch self {
-        case .undecodable(let id, let underlying): "the cached image \(id.debugDescription) is damaged: \(underlying)"
-        case .newerVersion(let id, let version):
-            "the cached image \(id.debugDescription) has version \(version) of the format, newer than this package"
-        case .mismatch(let id, let storedID):
-            "the file of the cached image \(id.debugDescription) holds \(storedID.debugDescription)"
-        case .foreign(let id): "the name of the cached image \(id.debugDescription) belongs to something else"
-        case .tooLarge(let id): "the image \(id.debugDescription) is larger than 256 MiB"
-        case .tooLargeToDecode(let id, let size): "the image \(id.debugDescription) would decode to \(size) bytes"
-        }
     }
 }
 

@@ -74,7 +74,7 @@ extension ImageCacheManager {
     ///   - length: The maximum width and height, to which a larger image is scaled down; nil for the full size.
     ///   - maximumSizeInBytes: The maximum size of the decoded frames; 256 MiB by default.
     /// - Returns: The decoded image; nil if none was cached.
-    /// - Throws: ``ImageCacheError/tooLargeToDecode(id:sizeInBytes:)``, the error of the decoder, or as
+    /// - Throws: ``CacheError/Reason/tooLargeToDecode(sizeInBytes:)``, the error of the decoder, or as
     ///   ``readCachedImage(id:)``.
     public func image<Decoder: ImageDecoding>(
         id: String, decoder: Decoder, fitting length: Int? = nil, maximumSizeInBytes: Int = 256 << 20
@@ -85,7 +85,7 @@ extension ImageCacheManager {
         guard let cached = try readCachedImage(id: id) else { return nil }
         let size = try decoder.header(of: cached.data).scaled(toFit: length)
         guard size.decodedSizeInBytes <= maximumSizeInBytes else {
-            throw ImageCacheError.tooLargeToDecode(id: id, sizeInBytes: size.decodedSizeInBytes)
+            throw CacheError(.tooLargeToDecode(sizeInBytes: size.decodedSizeInBytes), key: id)
         }
         let image = try decoder.decode(cached.data, to: size)
         decoded.insert(image, id, variant, sizeInBytes: size.decodedSizeInBytes, since: changes)

@@ -283,7 +283,7 @@ struct BoundedCacheTests {
         await cache.insert(Data("1".utf8), for: "a", expiresAfter: .seconds(10))
         fixture.advance(by: 15)
         #expect(try await cache.value(for: "a") { _ in throw LoadFailure() } == Data("1".utf8))
-        #expect(fixture.errors.map(\.operation) == [.load])
+        #expect(fixture.errors.map(\.reason) == [.load])
         fixture.advance(by: 0.1)
         await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
         #expect(cache.statistics.failedLoadCount == 2)
@@ -384,7 +384,7 @@ struct BoundedCacheTests {
             #expect(try await open().value(for: "a") { "loaded" } == "loaded")
         }
         let found = errors.withLock { $0 }
-        #expect(Set(found.map(\.operation)) == [.encode, .decode])
+        #expect(Set(found.map(\.reason)) == [.encode, .decode])
         for error in found {
             #expect(!"\(error)".contains("secret"))
             #expect(!String(reflecting: error).contains("secret"))

@@ -133,7 +133,7 @@ struct CacheDirectoryTests {
         fixture.fileSystem.writeError = CocoaError(.fileWriteUnknown)
         await cache.insert(Data("new".utf8), for: "a")
         fixture.fileSystem.writeError = nil
-        #expect(fixture.errors.map(\.operation) == [.write])
+        #expect(fixture.errors.map(\.reason) == [.write])
         #expect(cache.valueInMemory(for: "a") == Data("new".utf8))
         #expect(try fixture.files() == [:])
         #expect(try await cache.sizeOnDisk() == 0)
@@ -196,7 +196,7 @@ struct CacheDirectoryTests {
             content[50] ^= 1
             try fileSystem.write(content, to: file)
             await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
-            #expect(errors.withLock { $0.map(\.operation) } == [.read])
+            #expect(errors.withLock { $0.map(\.reason) } == [.read])
             #expect(!fileSystem.fileExists(atPath: file.path))
             #expect(try await cache.sizeOnDisk() == 0)
         }
@@ -216,7 +216,7 @@ struct CacheDirectoryTests {
         }
         let cache = try fixture.open()
         await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
-        #expect(fixture.errors.map(\.operation) == [.read])
+        #expect(fixture.errors.map(\.reason) == [.read])
         #expect(try fixture.files().isEmpty)
         #expect(try await cache.value(for: "a") { Data("2".utf8) } == Data("2".utf8))
     }
@@ -274,7 +274,7 @@ struct CacheDirectoryTests {
         }
         #expect(try fixture.files() == foreign)
         #expect(try fileSystem.read(from: URL(filePath: "/mine")) == Data("mine".utf8))
-        #expect(fixture.errors.allSatisfy { $0.operation == .write })
+        #expect(fixture.errors.allSatisfy { $0.reason == .write })
     }
 
     @Test("an evicted file that cannot be removed is reported, and the entry that displaced it is stored")
@@ -290,7 +290,7 @@ struct CacheDirectoryTests {
             fileSystem: FaultingFileSystem(memory, plan: plan))
         for key in ["a", "b"] { await cache.insert(value(key), for: key) }
         #expect(cache.statistics.errorCount == 1 && cache.statistics.diskEvictionCount == 1)
-        #expect(errors.withLock { $0.map(\.operation) } == [.write])
+        #expect(errors.withLock { $0.map(\.reason) } == [.write])
         #expect(errors.withLock { $0.map(\.key) } == ["b"])
         let other = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: memory)
         #expect(try await other.value(for: "b") { Data() } == value("b"))

@@ -244,7 +244,7 @@ struct CacheLoadTests {
         await cache.insert("old", for: "a")
         try memory.setReadOnly(true)
         await cache.insert("new", for: "a")
-        #expect(errors.withLock { $0.map(\.operation) } == [.encode, .write])
+        #expect(errors.withLock { $0.map(\.reason) } == [.encode, .write])
         #expect(cache.valueInMemory(for: "a") == "new")
     }
 }

@@ -77,7 +77,7 @@ struct ImageCacheManagerTests {
         try fileSystem.write(try JSONEncoder().encode(image), to: file("avatar.cache"))
         #expect(try cache.readCachedImage(id: "avatar") == image)
         try fileSystem.write(Data("{\"id\":\"avatar\"}".utf8), to: file("avatar.cache"))
-        #expect(throws: ImageCacheError.self) { try cache.readCachedImage(id: "avatar") }
+        #expect(throws: CacheError.self) { try cache.readCachedImage(id: "avatar") }
         #expect(cache.getCachedImage(id: "avatar") == nil)
     }
 
@@ -294,8 +294,8 @@ struct ImageCacheLimitTests {
         try cache.cacheImage(id: "a", data: Data())
         let link = try POSIXPath(directory).appending("b.cache")
         try fileSystem.createSymbolicLink(link, to: "/nowhere")
-        #expect(throws: ImageCacheError.self) { try cache.cacheImage(id: "b", data: Data()) }
-        #expect(throws: ImageCacheError.self) { try cache.deleteCachedImage(id: "b") }
+        #expect(throws: CacheError.self) { try cache.cacheImage(id: "b", data: Data()) }
+        #expect(throws: CacheError.self) { try cache.deleteCachedImage(id: "b") }
         try open(CacheLimits(count: 1)).cacheImage(id: "c", data: Data())
         try cache.clearCache()
         #expect(try fileSystem.readSymbolicLink(link, at: .workingDirectory) == "/nowhere")
