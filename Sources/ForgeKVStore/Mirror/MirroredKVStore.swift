@@ -30,11 +30,11 @@ import Synchronization
 ///   again.
 /// - Subscribers get a change after it has become visible.
 ///
-/// Writes go to the remote store: ``remote-swift.property`` has asynchronous ones, which return when the mirror shows
+/// Writes go to the remote store: ``remote`` has asynchronous ones, which return when the mirror shows
 /// them. The synchronous writes of ``KVStoring`` throw `.readOnly`, because code with an `any KVStoring` must not wait
 /// for a network, unless ``Configuration/synchronousWrites-swift.property`` permits them to block the calling thread.
 /// It is no ``KVTransactionalStoring``: the batches and conditions of a remote store have outcomes and limits that its
-/// synchronous calls cannot tell; those of ``remote-swift.property`` can.
+/// synchronous calls cannot tell; those of ``remote`` can.
 ///
 /// A value whose time to live ends disappears with the change that the remote store reports; ``LocalAsyncKVStore`` does
 /// not report it. An object that is released ends its connection; ``close()`` also waits for that.
@@ -183,7 +183,7 @@ extension MirroredKVStore {
         /// The behaviour of the synchronous writes: `.refused` by default.
         public var synchronousWrites = SynchronousWrites.refused
 
-        /// How long a write of ``MirroredKVStore/remote-swift.property`` waits for the mirror, after it was applied: 10
+        /// How long a write of ``MirroredKVStore/remote`` waits for the mirror, after it was applied: 10
         /// seconds.
         public var visibilityLimit = Duration.seconds(10)
 
@@ -319,36 +319,35 @@ extension MirroredKVStore {
     ///
     /// Reads go to the remote store. A write that the mirror does not show in time throws `.notYetVisible`: it is
     /// applied.
-    public var remote: Remote { Remote(feed: feed) }
+    public var remote: some AsyncKVStoring { Remote(feed: feed) }
 
-    /// The remote store of a mirror (``MirroredKVStore/remote-swift.property``).
-    public struct Remote: AsyncKVStoring {
-        fileprivate let feed: MirrorFeed
+    private struct Remote: AsyncKVStoring {
+        let feed: MirrorFeed
 
-        public func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
+        func capabilities() async throws(KVStoreError) -> AsyncKVCapabilities {
             try await feed.source.capabilities()
         }
 
-        public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
+        func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
             try await feed.source.entry(named: name)
         }
 
-        public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
+        func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
             try await feed.source.keys(prefix: prefix, after: after, limit: limit)
         }
 
-        public func entries(
+        func entries(
             prefix: String, after: String?, limit: Int, at revision: UInt64?
         ) async throws(KVStoreError) -> AsyncKVEntryPage {
             try await feed.source.entries(prefix: prefix, after: after, limit: limit, at: revision)
         }
 
         @discardableResult
-        public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
+        func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(KVStoreError) -> UInt64? {
             try await feed.commit(batch, timeToLive: timeToLive)
         }
 
-        public func changes(prefix: String, from revision: UInt64?) -> KVChanges {
+        func changes(prefix: String, from revision: UInt64?) -> KVChanges {
             feed.source.changes(prefix: prefix, from: revision)
         }
     }
