@@ -31,21 +31,16 @@ extension KVChange {
 }
 
 /// Names are compared by their bytes.
-extension KVChange: Hashable {
-    public static func == (left: KVChange, right: KVChange) -> Bool {
-        switch (left, right) {
-        case (.resync, .resync): true
-        case (.changed(let name, let entry, let revision), .changed(let otherName, let otherEntry, let otherRevision)):
-            name.utf8.elementsEqual(otherName.utf8) && entry == otherEntry && revision == otherRevision
-        default: false
-        }
+extension KVChange: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var name: KeyName?
+        var entry: KVEntry?
+        var revision: UInt64?
     }
 
-    public func hash(into hasher: inout Hasher) {
-        guard case .changed(let name, let entry, let revision) = self else { return }
-        for byte in name.utf8 { hasher.combine(byte) }
-        hasher.combine(entry)
-        hasher.combine(revision)
+    var identity: Identity {
+        guard case .changed(let name, let entry, let revision) = self else { return Identity() }
+        return Identity(name: KeyName(name), entry: entry, revision: revision)
     }
 }
 

@@ -106,14 +106,24 @@ extension KVKey {
 }
 
 /// Keys are equal if their names are; migrations are not compared.
-extension KVKey: Hashable {
-    public static func == (left: KVKey, right: KVKey) -> Bool { left.identity == right.identity }
-
-    public func hash(into hasher: inout Hasher) { identity.hash(into: &hasher) }
-}
+extension KVKey: Hashable, ComparedByBytes {}
 
 extension KVKey: CustomStringConvertible {
     public var description: String { identity.description }
+}
+
+/// A value whose names are compared by their bytes.
+protocol ComparedByBytes: Hashable {
+    associatedtype Identity: Hashable
+
+    /// What is compared: each name as a ``KeyName``.
+    var identity: Identity { get }
+}
+
+extension ComparedByBytes {
+    public static func == (first: Self, second: Self) -> Bool { first.identity == second.identity }
+
+    public func hash(into hasher: inout Hasher) { identity.hash(into: &hasher) }
 }
 
 /// A name compared by its bytes; `String` compares characters, so canonically equivalent strings are equal.

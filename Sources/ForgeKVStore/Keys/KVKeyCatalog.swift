@@ -11,7 +11,7 @@ import ForgeFileSystem
 /// ```
 public struct KVKeyCatalog: Sendable {
     /// A declared key.
-    public struct Entry: Hashable, Sendable {
+    public struct Entry: Sendable {
         /// The name.
         public var name: String
 
@@ -26,17 +26,6 @@ public struct KVKeyCatalog: Sendable {
 
         /// The purpose of the value.
         public var description: String
-
-        public static func == (first: Entry, second: Entry) -> Bool {
-            first.name.hasSameBytes(as: second.name) && first.type == second.type
-                && first.schemaVersion == second.schemaVersion && first.migratedVersions == second.migratedVersions
-                && first.description == second.description
-        }
-
-        public func hash(into hasher: inout Hasher) {
-            hasher.combine(KeyName(name))
-            hasher.combine(schemaVersion)
-        }
     }
 
     /// The keys in declaration order.
@@ -96,6 +85,18 @@ public struct KVKeyCatalog: Sendable {
     }
 }
 
+extension KVKeyCatalog.Entry: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var name: KeyName
+        var versions: [UInt32]
+        var texts: [String]
+    }
+
+    var identity: Identity {
+        Identity(name: KeyName(name), versions: [schemaVersion] + migratedVersions, texts: [type, description])
+    }
+}
+
 extension KVKeyCatalog: CustomStringConvertible {
     /// A table of the keys, sorted by name: type, version and description.
     public var description: String {
@@ -121,7 +122,7 @@ extension KVKeyCatalog: CustomStringConvertible {
 }
 
 /// A mistake in the names of an app's keys.
-public enum KVKeyProblem: Hashable, Sendable {
+public enum KVKeyProblem: Sendable {
     /// The key is declared several times.
     case duplicate(name: String, count: Int)
 
@@ -137,22 +138,6 @@ public enum KVKeyProblem: Hashable, Sendable {
     /// The name is longer than ``KVKey/maximumNameLength``.
     case tooLong(name: String)
 
-    public static func == (first: KVKeyProblem, second: KVKeyProblem) -> Bool {
-        switch (first, second) {
-        case (.duplicate(let name, let count), .duplicate(let otherName, let other)):
-            name.hasSameBytes(as: otherName) && count == other
-        case (.severalTypes(let name, let types), .severalTypes(let otherName, let others)):
-            name.hasSameBytes(as: otherName) && types == others
-        case (.severalVersions(let name, let versions), .severalVersions(let otherName, let others)):
-            name.hasSameBytes(as: otherName) && versions == others
-        case (.similar(let names), .similar(let others)): names.map(KeyName.init) == others.map(KeyName.init)
-        case (.tooLong(let name), .tooLong(let otherName)): name.hasSameBytes(as: otherName)
-        default: false
-        }
-    }
-
-    public func hash(into hasher: inout Hasher) { hasher.combine(KeyName(name)) }
-
     /// The affected name, or the first of several.
     public var name: String {
         switch self {
@@ -160,6 +145,20 @@ public enum KVKeyProblem: Hashable, Sendable {
             name
         case .similar(let names): names.first ?? ""
         }
+    }
+}
+
+extension KVKeyProblem: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var names: [KeyName]
+
+        /// What the description adds to the names: the kind of the mistake, and the types, versions or their number.
+        var text: String
+    }
+
+    var identity: Identity {
+        guard case .similar(let names) = self else { return Identity(names: [KeyName(name)], text: description) }
+        return Identity(names: names.map(KeyName.init), text: description)
     }
 }
 

@@ -82,7 +82,7 @@ public protocol AsyncKVStoring: Sendable {
 }
 
 /// Some of the names of a store, in the order of their bytes.
-public struct AsyncKVPage: Hashable, Sendable {
+public struct AsyncKVPage: Sendable {
     /// The names.
     public var names: [String]
 
@@ -99,15 +99,16 @@ public struct AsyncKVPage: Hashable, Sendable {
         self.hasMore = hasMore
         self.revision = revision
     }
+}
 
-    public static func == (first: AsyncKVPage, second: AsyncKVPage) -> Bool {
-        first.hasMore == second.hasMore && first.revision == second.revision
-            && first.names.map(KeyName.init) == second.names.map(KeyName.init)
+extension AsyncKVPage: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var names: [KeyName]
+        var hasMore: Bool
+        var revision: UInt64?
     }
 
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(names.map(KeyName.init))
-    }
+    var identity: Identity { Identity(names: names.map(KeyName.init), hasMore: hasMore, revision: revision) }
 }
 
 /// Some of the values of a store, in the order of the bytes of their names.

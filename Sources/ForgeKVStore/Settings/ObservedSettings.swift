@@ -79,7 +79,7 @@ public final class ObservedSettings: Observable, Sendable {
         while !Task.isCancelled {
             do throws(KVStoreError) {
                 guard let set = try await iterator.nextSet() else { return }
-                let isPartial = !set.changes.contains(.resync)
+                let isPartial = set.changes.allSatisfy { $0.name != nil }
                 await announce(isPartial ? set.changes.compactMap(\.name) : nil)
             } catch {
                 await announce(nil)

@@ -185,10 +185,8 @@ public final class KVSetting<Value: Codable & Sendable>: KVSettings, @unchecked 
 }
 
 /// Settings are equal if their names are; defaults are not compared.
-extension KVSetting: Hashable {
-    public static func == (left: KVSetting, right: KVSetting) -> Bool { left.key == right.key }
-
-    public func hash(into hasher: inout Hasher) { key.hash(into: &hasher) }
+extension KVSetting: Hashable, ComparedByBytes {
+    var identity: KeyName { key.identity }
 }
 
 // MARK: Reading
