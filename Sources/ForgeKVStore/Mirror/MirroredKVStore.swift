@@ -80,10 +80,6 @@ public final class MirroredKVStore: KVRawStoring {
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { feed.memory.contains(key) }
 
-    public func keys() throws -> [String] { try feed.memory.keys() }
-
-    public func rawValue(named name: String) throws -> [UInt8]? { try feed.memory.rawValue(named: name) }
-
     /// The encoded value of a name and its revision in the remote store; nil if it is absent.
     ///
     /// - Throws: ``KVStoreError`` with the code `.invalidKey`.
@@ -137,8 +133,8 @@ public final class MirroredKVStore: KVRawStoring {
     public func close() async throws { try await feed.close() }
 }
 
-extension MirroredKVStore {
-    public func subscribe(to scope: KVScope) -> KVChanges? { feed.memory.subscribe(to: scope) }
+extension MirroredKVStore: EngineStore {
+    var engine: KVEngine { feed.memory.engine }
 }
 
 extension MirroredKVStore {

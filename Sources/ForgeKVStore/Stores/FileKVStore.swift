@@ -213,18 +213,6 @@ extension FileKVStore {
         return engine.cell(of: key.identity) != nil
     }
 
-    public func removeAll() throws { try engine.removeAll() }
-
-    public func keys() throws -> [String] { try engine.names() }
-
-    public func rawValue(named name: String) throws -> [UInt8]? { try engine.cell(named: name)?.bytes }
-
-    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try engine.set(bytes, named: KeyName(name))
-    }
-
-    public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
-
     /// The first names after one, in the order of their bytes: a listing in slices needs no memory for all names.
     ///
     /// - Complexity: O(*n*) in the number of all names.
@@ -232,21 +220,42 @@ extension FileKVStore {
         try engine.names(after: previous, limit: limit)
     }
 
-    public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
-
-    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
-
     public func commit(_ batch: KVBatch) throws { try engine.commit(batch).forEach(options.report) }
-}
 
-extension FileKVStore {
-    public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
-}
-
-extension FileKVStore {
     /// Reports an issue to ``Options/onIssue`` and the log.
     public func report(_ issue: KVStoreIssue) { options.report(issue) }
 }
+
+extension FileKVStore: EngineStore {}
+
+/// A store whose values are in an engine of this process, and the calls that all of these make alike.
+protocol EngineStore: KVRawStoring {
+    var engine: KVEngine { get }
+}
+
+extension EngineStore {
+    public func keys() throws -> [String] { try engine.names() }
+
+    public func rawValue(named name: String) throws -> [UInt8]? { try engine.cell(named: name)?.bytes }
+
+    public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
+}
+
+extension EngineStore where Self: KVTransactionalStoring {
+    public func removeAll() throws { try engine.removeAll() }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try engine.set(bytes, named: KeyName(name))
+    }
+
+    public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
+
+    public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
+
+    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
+}
+
+// MARK: Closing
 
 extension FileKVStore {
     /// Closes the store for all its objects in this process: when this returns, all writes are durable and another

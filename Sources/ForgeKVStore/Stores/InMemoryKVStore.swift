@@ -11,8 +11,8 @@ import Synchronization
 /// no value of another type is reported (``setAside`` has those that were overwritten). For these, open a ``FileKVStore``
 /// on an `InMemoryFileSystem`, on a `FaultingFileSystem` of ForgeStorageTesting, or on a `SimulatedDevice` of
 /// ForgeCrashTesting.
-public final class InMemoryKVStore: KVTransactionalStoring {
-    private let engine: KVEngine
+public final class InMemoryKVStore: KVTransactionalStoring, EngineStore {
+    let engine: KVEngine
 
     /// The engine's table, cached here: valid for the lifetime of the engine, and readable without a lock.
     private let table: TableView
@@ -55,28 +55,10 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { engine.cell(of: key.identity) != nil }
 
-    public func removeAll() throws { try engine.removeAll() }
-
-    public func keys() throws -> [String] { try engine.names() }
-
-    public func rawValue(named name: String) throws -> [UInt8]? { try engine.cell(named: name)?.bytes }
-
-    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try engine.set(bytes, named: KeyName(name))
-    }
-
-    public func removeValue(named name: String) throws { try engine.remove(KeyName(name)) }
-
-    public func entry(named name: String) throws -> KVEntry? { try engine.cell(named: name).map { KVEntry($0) } }
-
-    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
-
     public func commit(_ batch: KVBatch) throws { _ = try engine.commit(batch) }
 
     /// No effect: there is no device.
     public func synchronize() throws {}
-
-    public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
 
     /// The values that could not be decoded as the type that was to replace them, in the order of being found.
     public var setAside: [(name: String, entry: KVEntry)] { engine.writer.withLock { $0.setAside } }
