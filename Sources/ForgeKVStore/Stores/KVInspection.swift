@@ -1,22 +1,22 @@
-public import ForgeFileSystem
-public import Foundation
+package import ForgeFileSystem
+package import Foundation
 
 /// The content of a store's log, read without opening the store and without changing anything.
-public struct KVInspection: Sendable, Hashable {
+package struct KVInspection: Sendable, Hashable {
     /// The number of valid records.
-    public var recordCount = 0
+    package var recordCount = 0
 
     /// The number of keys with a value.
-    public var keyCount = 0
+    package var keyCount = 0
 
     /// The size of the log.
-    public var sizeInBytes: Int64
+    package var sizeInBytes: Int64
 
     /// Damage, one line per place; opening the store for writing sets it aside.
-    public var problems: [String] = []
+    package var problems: [String] = []
 
     /// Defects without loss of acknowledged writes, one line each: an unfinished record at the end, after intact ones.
-    public var notes: [String] = []
+    package var notes: [String] = []
 
     /// Reads the log of the store in a directory; no lock is taken.
     ///
@@ -26,7 +26,7 @@ public struct KVInspection: Sendable, Hashable {
     /// - Returns: Nil if there is no log in the directory.
     /// - Throws: ``KVStoreError`` if the log cannot be read; `.unknownFormat` for a later version.
     /// - Complexity: O(*n*) in the size of the log, whose current values are held in memory.
-    public init?(of url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()) throws {
+    package init?(of url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()) throws {
         do throws(KVStoreError) {
             let path: POSIXPath
             do throws(FileSystemError) {
