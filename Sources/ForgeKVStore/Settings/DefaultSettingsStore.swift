@@ -19,12 +19,9 @@ import Synchronization
 /// no test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a separate
 /// store; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
 public enum DefaultSettingsStore {
-    /// A store with the abilities that settings use: atomic changes. It should report changes.
-    public typealias Store = KVTransactionalStoring
-
     /// The store of the innermost ``withStore(_:_:)``, or else that of the process, opened now if it was not used
     /// before.
-    public static var store: any Store {
+    public static var store: any KVTransactionalStoring {
         // Reading a task-local value costs more than reading a setting.
         if hasScopes.load(ordering: .relaxed), let scoped { return scoped }
         return processStore
@@ -40,19 +37,19 @@ public enum DefaultSettingsStore {
     /// try DefaultSettingsStore.open { try FileKVStore(at: groupContainer.appending(path: "settings"), options: options) }
     /// ```
     ///
-    /// - Parameter opening: Opens the store. It is called immediately, and by later accesses as long as it throws
-    ///   `.unavailable(.locked)`; never in a process that runs tests or a preview.
+    /// - Parameter opening: Opens the store, which should report changes. It is called immediately, and by later accesses
+    ///   as long as it throws `.unavailable(.locked)`; never in a process that runs tests or a preview.
     /// - Throws: The error of `opening`, which is also ``openingError``; settings are then in memory, or, after
     ///   `.unavailable(.locked)`, unavailable until the device is unlocked. `.refused` if the store was used or chosen before, also
     ///   by `opening` itself.
-    public static func open(_ opening: @escaping @Sendable () throws -> any Store) throws {
+    public static func open(_ opening: @escaping @Sendable () throws -> any KVTransactionalStoring) throws {
         try process.open(opening)
     }
 
     /// Calls `body` with `store` as the store of settings without one, including in child tasks, but not in detached
     /// tasks and other threads.
     public static func withStore<Result>(
-        _ store: any Store, _ body: () throws -> Result
+        _ store: any KVTransactionalStoring, _ body: () throws -> Result
     ) rethrows -> Result {
         hasScopes.store(true, ordering: .relaxed)
         return try $scoped.withValue(store) { try body() }
@@ -60,7 +57,8 @@ public enum DefaultSettingsStore {
 
     /// The same for an asynchronous `body`, which runs on the caller's actor.
     public static func withStore<Result>(
-        _ store: any Store, isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result
+        _ store: any KVTransactionalStoring, isolation: isolated (any Actor)? = #isolation,
+        _ body: () async throws -> Result
     ) async rethrows -> Result {
         hasScopes.store(true, ordering: .relaxed)
         return try await $scoped.withValue(store) { try await body() }
@@ -68,7 +66,7 @@ public enum DefaultSettingsStore {
 }
 
 extension DefaultSettingsStore {
-    @TaskLocal private static var scoped: (any Store)?
+    @TaskLocal private static var scoped: (any KVTransactionalStoring)?
     private static let hasScopes = Atomic(false)
 
     private static let process = ProcessSettingsStore(isTest: TestProcess.isCurrent) {
@@ -81,7 +79,7 @@ extension DefaultSettingsStore {
 
     /// The store outside of every ``withStore(_:_:)``, looked up once, because a lock would cost more than a read. If the
     /// device is locked at the first use, calls of this store open it later.
-    static let processStore: any Store = process.store
+    static let processStore: any KVTransactionalStoring = process.store
 
     /// The same if it is on disk: a call of a known type copies no existential.
     private static let processFileStore = processStore as? FileKVStore
@@ -106,7 +104,7 @@ extension DefaultSettingsStore {
 /// in memory then: the stored values exist, and an empty store in their place would show defaults and lose writes. Every
 /// access tries again instead.
 final class ProcessSettingsStore: Sendable {
-    typealias Opening = @Sendable () throws -> any DefaultSettingsStore.Store
+    typealias Opening = @Sendable () throws -> any KVTransactionalStoring
 
     private let isTest: Bool
     private let standardOpening: Opening
@@ -123,7 +121,7 @@ final class ProcessSettingsStore: Sendable {
         case locked(any Error, opening: Opening)
 
         /// `openingError` is the reason why the store is only in memory.
-        case opened(any DefaultSettingsStore.Store, openingError: (any Error)?)
+        case opened(any KVTransactionalStoring, openingError: (any Error)?)
 
         var isUnused: Bool { if case .unused = self { true } else { false } }
     }
@@ -138,7 +136,7 @@ final class ProcessSettingsStore: Sendable {
     }
 
     /// The store, opened now if none is open; while the device is locked, one whose calls try to open it.
-    var store: any DefaultSettingsStore.Store {
+    var store: any KVTransactionalStoring {
         do {
             return try opened()
         } catch {
@@ -171,7 +169,7 @@ final class ProcessSettingsStore: Sendable {
     /// The store, opened now if none is open.
     ///
     /// - Throws: The error of opening while the device is locked.
-    fileprivate func opened() throws -> any DefaultSettingsStore.Store {
+    fileprivate func opened() throws -> any KVTransactionalStoring {
         let opening: Opening
         switch state.withLock({ $0 }) {
         case .unused: opening = standardOpening
@@ -205,7 +203,7 @@ final class ProcessSettingsStore: Sendable {
     }
 
     /// Reports the content and the changes of the store to those who subscribed before it was opened, if any.
-    private func forward(_ store: any DefaultSettingsStore.Store) {
+    private func forward(_ store: any KVTransactionalStoring) {
         guard waiting.hasSubscribers else { return }
         let waiting = waiting
         forwarding.withLock { forwarding in
@@ -244,8 +242,7 @@ final class ProcessSettingsStore: Sendable {
 private struct LockedSettingsStore: KVTransactionalStoring {
     let process: ProcessSettingsStore
 
-    private func opened(_ operation: KVStoreError.Operation, _ name: String? = nil) throws -> any DefaultSettingsStore
-        .Store
+    private func opened(_ operation: KVStoreError.Operation, _ name: String? = nil) throws -> any KVTransactionalStoring
     {
         do {
             return try process.opened()
@@ -258,7 +255,7 @@ private struct LockedSettingsStore: KVTransactionalStoring {
     }
 
     /// The open store, or nil. For calls that cannot throw.
-    private var openedIfPossible: (any DefaultSettingsStore.Store)? {
+    private var openedIfPossible: (any KVTransactionalStoring)? {
         do { return try process.opened() } catch { return nil }
     }
 
@@ -305,7 +302,7 @@ private struct LockedSettingsStore: KVTransactionalStoring {
 
 extension ChangeHub {
     /// Reports the changes of a store until the task is cancelled.
-    fileprivate func forward(_ changes: KVChanges, of store: any DefaultSettingsStore.Store) async {
+    fileprivate func forward(_ changes: KVChanges, of store: any KVTransactionalStoring) async {
         var iterator = changes.makeAsyncIterator()
         while !Task.isCancelled {
             do throws(KVStoreError) {
@@ -325,7 +322,7 @@ extension ChangeHub {
     }
 
     /// Reports the content of a store, but for names that cannot be read.
-    fileprivate func appendAll(_ store: any DefaultSettingsStore.Store) {
+    fileprivate func appendAll(_ store: any KVTransactionalStoring) {
         appendAll { name in
             try store.entry(named: String(decoding: name, as: UTF8.self)).map { ($0.bytes, $0.revision) }
         }

@@ -272,7 +272,7 @@ private struct HomeCounter {
     }
 
     /// Makes the calls of an open store that has the count 4.
-    private func useAll(of store: any DefaultSettingsStore.Store) async throws {
+    private func useAll(of store: any KVTransactionalStoring) async throws {
         let name = "home.count"
         let entry = try #require(try store.entry(named: name))
         #expect(try store.rawValue(named: name) == entry.bytes)
