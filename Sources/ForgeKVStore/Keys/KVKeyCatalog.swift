@@ -31,10 +31,7 @@ public struct KVKeyCatalog: Sendable {
     /// The keys in declaration order.
     public private(set) var entries: [Entry] = []
 
-    /// Creates an empty catalog.
-    public init() {}
-
-    /// Creates a catalog of keys without descriptions.
+    /// Creates a catalog of keys without descriptions, by default of none.
     public init<each Value>(_ key: repeat KVKey<each Value>) {
         repeat declare(each key)
     }

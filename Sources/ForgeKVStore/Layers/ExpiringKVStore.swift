@@ -138,8 +138,6 @@ extension ExpiringKVStore {
             return base.contains(key)  // An undecodable value exists, but its expiration is unknown.
         }
     }
-
-    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 // MARK: Writing
@@ -326,12 +324,10 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         }
         return inner
     }
-
-    public func synchronize() throws { try base.synchronize() }
 }
 
 extension ExpiringKVStore: KVStoreAbove {
-    var storeBelow: any Sendable { base }
+    var storeBelow: Base { base }
 }
 
 extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {

@@ -236,7 +236,7 @@ extension MigratingKVStore {
 // MARK: Transactions
 
 extension MigratingKVStore: KVStoreAbove {
-    var storeBelow: any Sendable { new }
+    var storeBelow: New { new }
 }
 
 extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalStoring {
@@ -272,8 +272,6 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
         }
         try new.commit(batch)
     }
-
-    public func synchronize() throws { try new.synchronize() }
 }
 
 extension MigratingKVStore {
@@ -282,8 +280,4 @@ extension MigratingKVStore {
     public func subscribe(to scope: KVScope) -> KVChanges? {
         new.subscribe(to: scope).map { .combining($0, over: old.subscribe(to: scope), in: scope) }
     }
-}
-
-extension MigratingKVStore {
-    public func report(_ issue: KVStoreIssue) { new.report(issue) }
 }

@@ -186,7 +186,7 @@ public struct AsyncKVCapabilities: Hashable, Sendable {
     }
 
     /// The worst failure that an acknowledged write survives.
-    public enum Durability: Int, Hashable, Sendable, Comparable {
+    public enum Durability: Hashable, Sendable, Comparable {
         /// None: writes are lost when the process ends.
         case memory
 
@@ -195,8 +195,6 @@ public struct AsyncKVCapabilities: Hashable, Sendable {
 
         /// A power cut.
         case powerCut
-
-        public static func < (left: Durability, right: Durability) -> Bool { left.rawValue < right.rawValue }
     }
 
     /// The maximum number of names that a batch changes; nil without a limit. A larger batch is `.tooLarge` before

@@ -155,8 +155,18 @@ protocol KVExpiringBatches: KVTransactionalStoring {
 // MARK: Threads
 
 /// A store that is no ``KVLayer`` and makes its writes in another store.
-protocol KVStoreAbove: Sendable {
-    var storeBelow: any Sendable { get }
+protocol KVStoreAbove<Below>: Sendable {
+    associatedtype Below: Sendable
+
+    var storeBelow: Below { get }
+}
+
+extension KVStoreAbove where Self: KVStoring, Below: KVStoring {
+    public func report(_ issue: KVStoreIssue) { storeBelow.report(issue) }
+}
+
+extension KVStoreAbove where Self: KVTransactionalStoring, Below: KVTransactionalStoring {
+    public func synchronize() throws { try storeBelow.synchronize() }
 }
 
 extension FileKVStore {
