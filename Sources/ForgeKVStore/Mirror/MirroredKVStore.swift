@@ -76,10 +76,6 @@ public final class MirroredKVStore: KVRawStoring {
         }
     }
 
-    public func read<T>(_ key: KVKey<T>) throws -> T? { try feed.memory.read(key) }
-
-    public func contains<T>(_ key: KVKey<T>) -> Bool { feed.memory.contains(key) }
-
     /// The encoded value of a name and its revision in the remote store; nil if it is absent.
     ///
     /// - Throws: ``KVStoreError`` with the code `.invalidKey`.

@@ -197,14 +197,10 @@ extension FileKVStore {
         }
     }
 
-    public func read<T>(_ key: KVKey<T>) throws -> T? { try engine.read(key) }
-
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let issues = try engine.set(value, for: key)
         if !issues.isEmpty { issues.forEach(options.report) }
     }
-
-    public func remove<T>(_ key: KVKey<T>) throws { try engine.remove(key.identity) }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
         if let sharing, sharing.mayHaveRemoteChanges {
@@ -234,6 +230,10 @@ protocol EngineStore: KVRawStoring {
 }
 
 extension EngineStore {
+    public func read<T>(_ key: KVKey<T>) throws -> T? { try engine.read(key) }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool { engine.cell(of: key.identity) != nil }
+
     public func keys() throws -> [String] { try engine.names() }
 
     public func rawValue(named name: String) throws -> [UInt8]? { try engine.cell(named: name)?.bytes }
@@ -242,6 +242,8 @@ extension EngineStore {
 }
 
 extension EngineStore where Self: KVTransactionalStoring {
+    public func remove<T>(_ key: KVKey<T>) throws { try engine.remove(key.identity) }
+
     public func removeAll() throws { try engine.removeAll() }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {

@@ -47,13 +47,7 @@ public final class InMemoryKVStore: KVTransactionalStoring, EngineStore {
         }
     }
 
-    public func read<T>(_ key: KVKey<T>) throws -> T? { try engine.read(key) }
-
     public func set<T>(_ key: KVKey<T>, value: T) throws { _ = try engine.set(value, for: key) }
-
-    public func remove<T>(_ key: KVKey<T>) throws { try engine.remove(key.identity) }
-
-    public func contains<T>(_ key: KVKey<T>) -> Bool { engine.cell(of: key.identity) != nil }
 
     public func commit(_ batch: KVBatch) throws { _ = try engine.commit(batch) }
 
