@@ -96,13 +96,11 @@ public struct KVChanges: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let source: Source
 
-        /// What ``next()`` has left of the last set.
+        /// What ``next(isolation:)`` has left of the last set.
         private var rest: ArraySlice<KVChange> = []
         private var revision: UInt64?
 
         fileprivate init(source: @escaping Source) { self.source = source }
-
-        public mutating func next() async throws(KVStoreError) -> KVChange? { try await next(isolation: nil) }
 
         public mutating func next(isolation actor: isolated (any Actor)?) async throws(KVStoreError) -> KVChange? {
             while rest.isEmpty {
@@ -113,7 +111,7 @@ public struct KVChanges: AsyncSequence, Sendable {
         }
 
         /// The next changes that belong together, such as those of a batch, or a notice that nothing has changed; nil at
-        /// the end. What ``next()`` has left of the last ones comes first.
+        /// the end. What ``next(isolation:)`` has left of the last ones comes first.
         public mutating func nextSet() async throws(KVStoreError) -> KVChangeSet? {
             guard rest.isEmpty else {
                 defer { rest = [] }

@@ -238,7 +238,7 @@ final class KVStreamSource<Value: Codable & Sendable>: Sendable {
             var iterator = changes.makeAsyncIterator()
             let change: KVChange
             do throws(KVStoreError) {
-                guard let next = try await iterator.next() else { break }
+                guard let next = try await iterator.next(isolation: nil) else { break }
                 change = next
             } catch {
                 // The value may be present all the same. The changes go on with `.resync` if one was missed, or end.

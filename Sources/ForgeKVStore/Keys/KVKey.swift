@@ -253,7 +253,7 @@ extension KeyName: CustomStringConvertible {
 /// A conversion of a value stored by an earlier release of an app to the current type of its key.
 public struct KVMigration<Value: Codable & Sendable>: Sendable {
     /// The version that is converted.
-    public let version: UInt32
+    let version: UInt32
 
     /// Decodes the value of the earlier version and converts it to the current type.
     let migrate: @Sendable (ValueEnvelope) throws -> Value
