@@ -199,11 +199,10 @@ struct TreeListing: Sendable {
                     guard !isForeign else { continue }
                 }
                 guard options.recursive, entry.type == .directory, mayContainIncluded(key) else { continue }
-                let below = try store.fileSystem.withDirectory(
-                    entry.name, at: directory, resolution: [.beneath, .noSymbolicLinks]
-                ) { (below) throws(FileSystemError) in
-                    try list(self.level(key, below, in: store), below, in: store, into: &page)
-                }
+                let opened = try store.fileSystem.openDirectory(
+                    entry.name, at: directory, resolution: [.beneath, .noSymbolicLinks])
+                defer { store.fileSystem.discard(opened) }
+                let below = try list(self.level(key, opened, in: store), opened, in: store, into: &page)
                 guard below.isEmpty else { return [level] + below }
             } catch  where error.errno.isDisappearance {
                 continue
@@ -309,10 +308,10 @@ final class TreeTotals: Sendable {
             sizeInBytes = overflow ? .max : sum
             for name in total.subdirectories {
                 do throws(FileSystemError) {
-                    try fileSystem.withDirectory(name, at: directory, resolution: [.beneath, .noSymbolicLinks]) {
-                        (below) throws(FileSystemError) in
-                        try visit(below, path.isEmpty ? name : path.appending(name))
-                    }
+                    let below = try fileSystem.openDirectory(
+                        name, at: directory, resolution: [.beneath, .noSymbolicLinks])
+                    defer { fileSystem.discard(below) }
+                    try visit(below, path.isEmpty ? name : path.appending(name))
                 } catch  where error.errno.isDisappearance {
                     continue
                 } catch  where error.errno.isRefusal {

@@ -152,10 +152,8 @@ extension POSIXFileSystem {
 
     public func contentsOfDirectory(at url: URL) throws -> [URL] {
         let path = try POSIXPath(url)
-        let entries = try withDirectory(path) { (directory) throws(FileSystemError) -> [DirectoryEntry] in
-            try withPathInErrors(path) { () throws(FileSystemError) -> [DirectoryEntry] in
-                try self.entries(of: directory)
-            }
+        let entries = try withPathInErrors(path) { () throws(FileSystemError) -> [DirectoryEntry] in
+            try self.entries(ofDirectory: path)
         }
         return entries.map { URL(path.appending($0.name), isDirectory: $0.type == .directory) }
     }
@@ -187,11 +185,11 @@ extension POSIXFileSystem {
         } catch  where error.errno == .noSuchFileOrDirectory {
             guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
         }
-        try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
-            try withPathInErrors(path) { () throws(FileSystemError) in
-                try replaceFile(
-                    name, at: directory, .replacing, permissions: permissions, durability: .full, content: content)
-            }
+        let directory = try openDirectory(parent.isEmpty ? "." : parent)
+        defer { discard(directory) }
+        try withPathInErrors(path) { () throws(FileSystemError) in
+            try replaceFile(
+                name, at: directory, .replacing, permissions: permissions, durability: .full, content: content)
         }
     }
 

@@ -410,13 +410,28 @@ extension POSIXFileSystem {
         }
     }
 
+    /// Opens a directory, for the caller to close.
+    package func openDirectory(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = []
+    ) throws(FileSystemError) -> Descriptor {
+        try open(path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
+    }
+
+    /// The entries of a directory that is not open, except `.` and `..`.
+    package func entries(
+        ofDirectory path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = []
+    ) throws(FileSystemError) -> [DirectoryEntry] {
+        let descriptor = try openDirectory(path, at: directory, resolution: resolution)
+        defer { discard(descriptor) }
+        return try entries(of: descriptor)
+    }
+
     /// Opens a directory, calls `body` with its descriptor and closes it again.
     public func withDirectory<Result>(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
         _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
-        let descriptor = try open(
-            path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
+        let descriptor = try openDirectory(path, at: directory, resolution: resolution)
         defer { discard(descriptor) }
         return try body(descriptor)
     }

@@ -249,12 +249,12 @@ struct ExportDestination {
         do throws(FileSystemError) {
             // Only `/` (or an empty path) has no last component.
             guard !name.isEmpty else { throw FileSystemError(.open, .isDirectory) }
-            try fileSystem.withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
-                try requireReplaceable(name, at: directory, overwrite)
-                try fileSystem.replaceFile(
-                    name, at: directory, overwrite ? .replacing : .exclusive, permissions: .privateFile,
-                    durability: durability, content: content)
-            }
+            let directory = try fileSystem.openDirectory(parent.isEmpty ? "." : parent)
+            defer { fileSystem.discard(directory) }
+            try requireReplaceable(name, at: directory, overwrite)
+            try fileSystem.replaceFile(
+                name, at: directory, overwrite ? .replacing : .exclusive, permissions: .privateFile,
+                durability: durability, content: content)
         } catch {
             // The failed call may have had a part of the path only, or that of the temporary file.
             var failure = error

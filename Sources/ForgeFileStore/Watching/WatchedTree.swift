@@ -161,11 +161,12 @@ final class WatchedTree {
             for (directory, name) in stepsToRoot() {
                 do throws(FileSystemError) {
                     let isFound = kind == .existence && isDirectory(directory.appending(name))
-                    let number = try root.fileSystem.withDirectory(directory) { (descriptor) throws(FileSystemError) in
+                    let descriptor = try root.fileSystem.openDirectory(directory)
+                    defer { root.fileSystem.discard(descriptor) }
+                    let number =
                         isFound
-                            ? try watch.watchExistence(of: descriptor)
-                            : try watch.watch(descriptor, includesWrites: false)
-                    }
+                        ? try watch.watchExistence(of: descriptor)
+                        : try watch.watch(descriptor, includesWrites: false)
                     ancestors[number, default: []].insert(name)
                 } catch {
                     // A missing directory appears in the one above. One that cannot be read cannot be watched.
@@ -180,7 +181,8 @@ final class WatchedTree {
         let fileSystem = root.fileSystem
         do throws(FileSystemError) {
             guard try fileSystem.status(path, followsSymbolicLinks: false).type == .directory else { return false }
-            return try fileSystem.withDirectory(path) { (_) throws(FileSystemError) in true }
+            fileSystem.discard(try fileSystem.openDirectory(path))
+            return true
         } catch {
             return false
         }

@@ -97,17 +97,16 @@ extension POSIXFileSystem {
             }
         }
         // mkdirat(2) does not support such limits; only the parent is resolved under them.
-        let (parent, name) = path.splitLast()
-        return try withParent(parent, at: directory, resolution: resolution) {
-            (parent) throws(FileSystemError) -> Bool in
-            do throws(FileSystemError) {
-                try createDirectory(name, at: parent, exactly: permissions)
-                return true
-            } catch  where error.errno.isOfPresentDirectory {
-                let type = try status(name, at: parent, followsSymbolicLinks: false).type
-                guard type == .directory else { throw error }
-                return false
-            }
+        let (above, name) = path.splitLast()
+        let parent = try openDirectory(above.isEmpty ? "." : above, at: directory, resolution: resolution)
+        defer { discard(parent) }
+        do throws(FileSystemError) {
+            try createDirectory(name, at: parent, exactly: permissions)
+            return true
+        } catch  where error.errno.isOfPresentDirectory {
+            let type = try status(name, at: parent, followsSymbolicLinks: false).type
+            guard type == .directory else { throw error }
+            return false
         }
     }
 
@@ -124,9 +123,9 @@ extension POSIXFileSystem {
         do {
             try setExactPermissions(permissions, of: path, at: directory)
             // Otherwise a power cut could restore the mode that mkdir(2) set.
-            try withDirectory(path, at: directory) { (created) throws(FileSystemError) in
-                try synchronizeDirectory(created)
-            }
+            let created = try openDirectory(path, at: directory)
+            defer { discard(created) }
+            try synchronizeDirectory(created)
         } catch {
             // A directory that cannot be entered would make every later call fail.
             do { try removeDirectory(path, at: directory) } catch _ {}
@@ -157,10 +156,10 @@ extension POSIXFileSystem {
 extension POSIXFileSystem {
     /// Makes the names in the parent directory of `path` durable.
     package func synchronizeParent(of path: POSIXPath) throws(FileSystemError) {
-        try withParent(path.splitLast().parent, at: .workingDirectory, resolution: []) {
-            (parent) throws(FileSystemError) in
-            try withPathInErrors(path) { () throws(FileSystemError) in try synchronizeDirectory(parent) }
-        }
+        let above = path.splitLast().parent
+        let parent = try openDirectory(above.isEmpty ? "." : above)
+        defer { discard(parent) }
+        try withPathInErrors(path) { () throws(FileSystemError) in try synchronizeDirectory(parent) }
     }
 
     /// Makes the names on the path of an existing directory durable, as far as this process may read them.
@@ -228,13 +227,6 @@ extension POSIXFileSystem {
         } catch  where error.errno.isRefusal {
             return nil
         }
-    }
-
-    private func withParent<Result>(
-        _ parent: POSIXPath, at directory: Descriptor, resolution: PathResolution,
-        _ body: (Descriptor) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        try withDirectory(parent.isEmpty ? "." : parent, at: directory, resolution: resolution, body)
     }
 }
 

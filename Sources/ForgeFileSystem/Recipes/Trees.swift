@@ -21,15 +21,15 @@ extension POSIXFileSystem {
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, to newPath: POSIXPath,
         at newDirectory: Descriptor = .workingDirectory
     ) throws(FileSystemError) {
-        let (parent, name) = newPath.splitLast()
-        try withDirectory(path, at: directory) { (source) throws(FileSystemError) in
-            try withDirectory(parent.isEmpty ? "." : parent, at: newDirectory) { (parent) throws(FileSystemError) in
-                try requireOutside(source, parent, path, newPath)
-                try createDirectory(name, at: parent, permissions: .ownerReadWriteExecute)
-                let copy = try openSubdirectory(name, at: parent)
-                try closing(copy) { () throws(FileSystemError) in try copyContents(of: source, to: copy) }
-            }
-        }
+        let (above, name) = newPath.splitLast()
+        let source = try openDirectory(path, at: directory)
+        defer { discard(source) }
+        let parent = try openDirectory(above.isEmpty ? "." : above, at: newDirectory)
+        defer { discard(parent) }
+        try requireOutside(source, parent, path, newPath)
+        try createDirectory(name, at: parent, permissions: .ownerReadWriteExecute)
+        let copy = try openSubdirectory(name, at: parent)
+        try closing(copy) { () throws(FileSystemError) in try copyContents(of: source, to: copy) }
     }
 
     /// Refuses to copy a directory into its own tree, which would not end.
@@ -63,13 +63,13 @@ extension POSIXFileSystem {
         while position < directories.count {
             let path = directories[position]
             position += 1
-            try withDirectory(path, at: source, resolution: .insideTree) { (from) throws(FileSystemError) in
-                try withDirectory(path, at: copy, resolution: .insideTree) { (into) throws(FileSystemError) in
-                    for entry in try entries(of: from) {
-                        try copyEntry(entry, from, into)
-                        if entry.type == .directory { directories.append(path.appending(entry.name)) }
-                    }
-                }
+            let from = try openDirectory(path, at: source, resolution: .insideTree)
+            defer { discard(from) }
+            let into = try openDirectory(path, at: copy, resolution: .insideTree)
+            defer { discard(into) }
+            for entry in try entries(of: from) {
+                try copyEntry(entry, from, into)
+                if entry.type == .directory { directories.append(path.appending(entry.name)) }
             }
         }
         // Only after all entries are copied: a directory may forbid even its owner to write.
@@ -77,9 +77,9 @@ extension POSIXFileSystem {
             let permissions = try withDirectory(path, at: source, resolution: .insideTree) {
                 (from) throws(FileSystemError) in try status(of: .descriptor(from)).permissions.withoutSetID
             }
-            try withDirectory(path, at: copy, resolution: .insideTree) { (into) throws(FileSystemError) in
-                try setPermissions(permissions, of: .descriptor(into))
-            }
+            let into = try openDirectory(path, at: copy, resolution: .insideTree)
+            defer { discard(into) }
+            try setPermissions(permissions, of: .descriptor(into))
         }
     }
 
@@ -136,9 +136,9 @@ extension POSIXFileSystem {
         // rmdir(2) refuses these, but only after everything below would be gone.
         guard !name.isEmpty || path.isEmpty else { throw FileSystemError(.removeDirectory, .resourceBusy, path: path) }
         guard name != ".", name != ".." else { throw FileSystemError(.removeDirectory, .invalidArgument, path: path) }
-        try withDirectory(parent.isEmpty ? "." : parent, at: directory) { (parent) throws(FileSystemError) in
-            try withPathInErrors(path) { () throws(FileSystemError) in try removeEntry(name, at: parent) }
-        }
+        let above = try openDirectory(parent.isEmpty ? "." : parent, at: directory)
+        defer { discard(above) }
+        try withPathInErrors(path) { () throws(FileSystemError) in try removeEntry(name, at: above) }
     }
 
     /// Removes one entry of an open directory, with its whole tree.

@@ -34,11 +34,11 @@ struct OwnFiles {
             case .foreign: return path
             case .directory:
                 let found = try ifPresent { () throws(FileSystemError) in
-                    try unlessUnreadable(entry.name, in: directory, path as POSIXPath?) { () throws(FileSystemError) in
-                        try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                            try isMountPoint(below, entry.name, in: directory)
-                                ? path : try firstForeign(in: below, prefix: path)
-                        }
+                    try unlessUnreadable(entry.name, in: directory, path) { () throws(FileSystemError) -> POSIXPath? in
+                        let below = try open(entry.name, at: directory)
+                        defer { fileSystem.discard(below) }
+                        return try isMountPoint(below, entry.name, in: directory)
+                            ? path : try firstForeign(in: below, prefix: path)
                     }
                 }
                 if let found = found ?? nil { return found }
@@ -49,10 +49,10 @@ struct OwnFiles {
 
     /// Whether a directory and everything below it belong to the store, so that it can be removed as a whole.
     func isWhollyOwn(_ name: POSIXPath, in parent: Descriptor) throws(FileSystemError) -> Bool {
-        try withDirectory(name, at: parent) { (directory) throws(FileSystemError) in
-            guard try !isMountPoint(directory, name, in: parent) else { return false }
-            return try firstForeign(in: directory, prefix: name) == nil
-        }
+        let directory = try open(name, at: parent)
+        defer { fileSystem.discard(directory) }
+        guard try !isMountPoint(directory, name, in: parent) else { return false }
+        return try firstForeign(in: directory, prefix: name) == nil
     }
 
     /// Removes the store's files below a directory.
@@ -110,11 +110,12 @@ struct OwnFiles {
             return true
         case .directory:
             return try ifPresent { () throws(FileSystemError) -> Bool in
-                let isEmpty = try unlessUnreadable(entry.name, in: directory, false) { () throws(FileSystemError) in
-                    try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                        guard try !isMountPoint(below, entry.name, in: directory) else { return false }
-                        return try removeContents(of: below, prefix: path, didFail: didFail, didStay: didStay)
-                    }
+                let isEmpty = try unlessUnreadable(entry.name, in: directory, false) {
+                    () throws(FileSystemError) -> Bool in
+                    let below = try open(entry.name, at: directory)
+                    defer { fileSystem.discard(below) }
+                    guard try !isMountPoint(below, entry.name, in: directory) else { return false }
+                    return try removeContents(of: below, prefix: path, didFail: didFail, didStay: didStay)
                 }
                 guard isEmpty else { return false }
                 return try removeDirectory(entry.name, at: directory)
@@ -136,13 +137,13 @@ struct OwnFiles {
     func removeTree(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
         // A save that has the directory open may add its file during the removal.
         for _ in 0..<64 {
-            let isForeign = try ifPresent { () throws(FileSystemError) in
-                try withDirectory(name, at: parent) { (directory) throws(FileSystemError) -> Bool in
-                    guard try !isMountPoint(directory, name, in: parent) else { return true }
-                    // Its own name is not a valid key; its entries still have their original names.
-                    if try removeAllContents(of: directory, in: name) { return false }
-                    return try firstForeign(in: directory, prefix: "x") != nil
-                }
+            let isForeign = try ifPresent { () throws(FileSystemError) -> Bool in
+                let directory = try open(name, at: parent)
+                defer { fileSystem.discard(directory) }
+                guard try !isMountPoint(directory, name, in: parent) else { return true }
+                // Its own name is not a valid key; its entries still have their original names.
+                if try removeAllContents(of: directory, in: name) { return false }
+                return try firstForeign(in: directory, prefix: "x") != nil
             }
             guard let isForeign else { return true }
             guard !isForeign else { return false }
@@ -216,10 +217,8 @@ struct OwnFiles {
         try fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
     }
 
-    private func withDirectory<Result>(
-        _ name: POSIXPath, at parent: Descriptor, _ body: (Descriptor) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        try fileSystem.withDirectory(name, at: parent, resolution: StoreDirectory.resolution, body)
+    private func open(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Descriptor {
+        try fileSystem.openDirectory(name, at: parent, resolution: StoreDirectory.resolution)
     }
 
     /// False if an entry was added to the directory meanwhile.

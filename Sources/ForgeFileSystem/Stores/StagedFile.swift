@@ -394,9 +394,9 @@ extension StoreDirectory {
                 continue
             }
             do throws(FileSystemError) {
-                try fileSystem.withDirectory(parent, at: root, resolution: Self.resolution) {
-                    (directory) throws(FileSystemError) in try synchronizeNames(directory, parent)
-                }
+                let directory = try fileSystem.openDirectory(parent, at: root, resolution: Self.resolution)
+                defer { fileSystem.discard(directory) }
+                try synchronizeNames(directory, parent)
             } catch  where error.errno == .noSuchFileOrDirectory {
                 continue  // Removed meanwhile, with its files.
             }

@@ -144,9 +144,9 @@ extension StoreDirectory {
     private func requireOwn(
         _ ownFiles: OwnFiles, _ name: POSIXPath, at parent: Descriptor, _ key: RelativeKey
     ) throws(FileSystemError) {
-        let foreign = try fileSystem.withDirectory(name, at: parent, resolution: Self.resolution) {
-            (directory) throws(FileSystemError) in try ownFiles.firstForeign(in: directory, prefix: key.path)
-        }
+        let directory = try fileSystem.openDirectory(name, at: parent, resolution: Self.resolution)
+        defer { fileSystem.discard(directory) }
+        let foreign = try ownFiles.firstForeign(in: directory, prefix: key.path)
         if let foreign { throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: foreign) }
     }
 }
@@ -266,11 +266,8 @@ extension POSIXFileSystem {
     func isInOtherStore(_ directory: POSIXPath, below root: Descriptor) throws(FileSystemError) -> Bool {
         var directory = directory
         while !directory.isEmpty {
-            let isRoot = try withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
-                (descriptor) throws(FileSystemError) in
-                try entries(of: descriptor).contains { $0.name.isStoreMarker }
-            }
-            if isRoot { return true }
+            let entries = try entries(ofDirectory: directory, at: root, resolution: StoreDirectory.resolution)
+            if entries.contains(where: \.name.isStoreMarker) { return true }
             directory = directory.splitLast().parent
         }
         return false

@@ -201,10 +201,9 @@ extension POSIXFileSystem {
                 return try status(location.path, at: location.directory, followsSymbolicLinks: false)
             }
             let (parent, name) = location.path.splitLast()
-            return try withDirectory(parent, at: location.directory, resolution: location.resolution) {
-                (directory) throws(FileSystemError) in
-                try status(name, at: directory, followsSymbolicLinks: false)
-            }
+            let directory = try openDirectory(parent, at: location.directory, resolution: location.resolution)
+            defer { discard(directory) }
+            return try status(name, at: directory, followsSymbolicLinks: false)
         }
     }
 

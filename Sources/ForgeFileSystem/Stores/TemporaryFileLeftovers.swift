@@ -28,19 +28,19 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
         let (parent, name) = path.splitLast()
         guard let parts = name.recordedParts else { return nil }
         let directory = POSIXPath(parent.bytes.dropFirst(root.count).drop { $0 == UInt8(ascii: "/") })
-        return try fileSystem.withDirectory(root) { (descriptor) throws(FileSystemError) in
-            var origin: TemporaryFileOrigin?
-            try TemporaryFileJournalFile.forEach(at: descriptor, on: fileSystem) { (file) throws(FileSystemError) in
-                guard origin == nil, file.id == parts.id else { return }
-                guard try file.directory(ofSlot: parts.slot) == directory else {
-                    origin = .unrecorded
-                    return
-                }
-                guard try !fileSystem.isInOtherStore(directory, below: descriptor) else { return }
-                origin = try file.isOwned() ? .inUse : .orphaned
+        let descriptor = try fileSystem.openDirectory(root)
+        defer { fileSystem.discard(descriptor) }
+        var origin: TemporaryFileOrigin?
+        try TemporaryFileJournalFile.forEach(at: descriptor, on: fileSystem) { (file) throws(FileSystemError) in
+            guard origin == nil, file.id == parts.id else { return }
+            guard try file.directory(ofSlot: parts.slot) == directory else {
+                origin = .unrecorded
+                return
             }
-            return origin
+            guard try !fileSystem.isInOtherStore(directory, below: descriptor) else { return }
+            origin = try file.isOwned() ? .inUse : .orphaned
         }
+        return origin
     }
 }
 
@@ -118,10 +118,9 @@ extension TemporaryFileJournalFile {
                     try removeLeftovers(slot, in: root, at: directory, below: root, &kept)
                     continue
                 }
-                try fileSystem.withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
-                    (parent) throws(FileSystemError) in
-                    try removeLeftovers(slot, in: parent, at: directory, below: root, &kept)
-                }
+                let parent = try fileSystem.openDirectory(directory, at: root, resolution: StoreDirectory.resolution)
+                defer { fileSystem.discard(parent) }
+                try removeLeftovers(slot, in: parent, at: directory, below: root, &kept)
             } catch  where error.errno.isRefusal || error.errno == .resourceBusy {
                 // The directory cannot be entered now, or a file system is mounted in it; its record stays, so that a
                 // later owner can remove it.
