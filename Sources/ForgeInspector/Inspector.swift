@@ -242,10 +242,10 @@ public final class Inspector: Sendable {
         var hits: [FoundStore: CacheHits] = [:]
         for store in stores where store.kind == .cache && !places.isEmpty {
             do throws(FileSystemError) {
-                try root.withDirectory(store.path) { (directory) throws(FileSystemError) in
-                    let place = CacheHits.Place(try root.fileSystem.status(of: .descriptor(directory)))
-                    hits[store] = places[place].map { CacheHits($0) }
-                }
+                let directory = try root.open(store.path)
+                defer { root.fileSystem.discard(directory) }
+                let place = CacheHits.Place(try root.fileSystem.status(of: .descriptor(directory)))
+                hits[store] = places[place].map { CacheHits($0) }
             } catch _ {}  // Removed since it was found.
         }
         return hits

@@ -166,11 +166,14 @@ func requireNoStoreFile(at path: POSIXPath, _ name: String) throws {
     let (parent, file) = path.splitLast()
     let reason: String?
     do throws(FileSystemError) {
-        reason = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) -> String? in
-            let scope = try StoreScope(of: directory, on: fileSystem)
-            if scope.isUnknown { return try "\(name) is \(placeInUnknownStore(directory))" }
+        let directory = try fileSystem.openDirectory(parent)
+        defer { fileSystem.discard(directory) }
+        let scope = try StoreScope(of: directory, on: fileSystem)
+        if scope.isUnknown {
+            reason = try "\(name) is \(placeInUnknownStore(directory))"
+        } else {
             let isStoreFile = try scope.isStoreFile(file, at: directory, on: fileSystem)
-            return isStoreFile ? "\(name) is a file of a store; choose another output" : nil
+            reason = isStoreFile ? "\(name) is a file of a store; choose another output" : nil
         }
     } catch {
         guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
@@ -198,12 +201,12 @@ func requireKnownStore(at path: POSIXPath, _ name: String) throws {
     let parent = try fileSystem.followingFinalLinks(path).splitLast().parent
     var reason: String?
     do throws(FileSystemError) {
-        try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
-            guard try StoreScope(of: directory, on: fileSystem).isUnknown else { return }
-            let names = try fileSystem.entries(of: directory).map(\.name).filter(\.isStoreMarker)
-            if names.isEmpty || names.contains(where: { !VaultCrypt.isLock($0) }) {
-                reason = try placeInUnknownStore(directory)
-            }
+        let directory = try fileSystem.openDirectory(parent)
+        defer { fileSystem.discard(directory) }
+        guard try StoreScope(of: directory, on: fileSystem).isUnknown else { return }
+        let names = try fileSystem.entries(of: directory).map(\.name).filter(\.isStoreMarker)
+        if names.isEmpty || names.contains(where: { !VaultCrypt.isLock($0) }) {
+            reason = try placeInUnknownStore(directory)
         }
     } catch {
         guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }

@@ -61,9 +61,10 @@ struct FileTarget: Sendable {
     private func open(
         _ path: POSIXPath, options: FileDescriptor.OpenOptions
     ) throws(FileSystemError) -> Descriptor {
-        try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
-            try fileSystem.open(path, at: root, .readOnly, options: options, permissions: [], resolution: Self.below)
-        }
+        let directory = try fileSystem.openDirectory(root)
+        defer { fileSystem.discard(directory) }
+        return try fileSystem.open(
+            path, at: directory, .readOnly, options: options, permissions: [], resolution: Self.below)
     }
 
     /// The identity of the entry at the path of an item; nil if there is none.
@@ -259,11 +260,10 @@ struct FileTarget: Sendable {
         let other = (permissions: FilePermissions.ownerReadWriteExecute, isUnknownStore: false)
         guard let source else { return other }
         do throws(FileSystemError) {
-            return try source.withDirectory(directory.isEmpty ? "." : directory) { (opened) throws(FileSystemError) in
-                let permissions = try fileSystem.status(of: .descriptor(opened)).permissions
-                let isUnknownStore = try fileSystem.owner(of: opened) == .unknownStore
-                return (permissions: permissions, isUnknownStore: isUnknownStore)
-            }
+            let opened = try source.open(directory.isEmpty ? "." : directory)
+            defer { source.fileSystem.discard(opened) }
+            let permissions = try fileSystem.status(of: .descriptor(opened)).permissions
+            return (permissions: permissions, isUnknownStore: try fileSystem.owner(of: opened) == .unknownStore)
         } catch {
             return other
         }
@@ -340,10 +340,10 @@ struct FileTarget: Sendable {
         let (parent, name) = item.splitLast()
         try includeInFlush(parent)
         if let store { return try await store.delete(item.shown) }
-        try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
-            try withParent(parent, at: root) { (directory) throws(FileSystemError) in
-                try fileSystem.unlink(name, at: directory)
-            }
+        let root = try fileSystem.openDirectory(self.root)
+        defer { fileSystem.discard(root) }
+        try withParent(parent, at: root) { (directory) throws(FileSystemError) in
+            try fileSystem.unlink(name, at: directory)
         }
     }
 

@@ -105,16 +105,16 @@ struct KVStoreArgument: ParsableArguments {
         let fileSystem = SystemFileSystem()
         let path = try POSIXPath(url)
         do throws(FileSystemError) {
-            return try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
-                let scope = try StoreScope(of: directory, on: fileSystem)
-                // Opening marks the directory: a creation was interrupted before that, or the device was full.
-                if scope.isUnknown {
-                    if try hasOnlyStoreFiles(directory) { return nil }
-                    return try "\(path.shown) is \(placeInUnknownStore(directory))"
-                }
-                guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
-                return "\(path.shown) is not a key-value store: its file log belongs to another program"
+            let directory = try fileSystem.openDirectory(path)
+            defer { fileSystem.discard(directory) }
+            let scope = try StoreScope(of: directory, on: fileSystem)
+            // Opening marks the directory: a creation was interrupted before that, or the device was full.
+            if scope.isUnknown {
+                if try hasOnlyStoreFiles(directory) { return nil }
+                return try "\(path.shown) is \(placeInUnknownStore(directory))"
             }
+            guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
+            return "\(path.shown) is not a key-value store: its file log belongs to another program"
         } catch  where [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
             return nil  // There is no log, or opening the store reports the error.
         }

@@ -17,9 +17,9 @@ enum BackupManifest {
     /// Whether a directory of a tree is that of a backup, finished or not; an empty path is the root of the tree.
     static func isBackup(_ directory: POSIXPath, in tree: ConfinedDirectory) -> Bool {
         do {
-            return try tree.withDirectory(directory.isEmpty ? "." : directory) { (opened) throws(FileSystemError) in
-                isBackup(opened, on: tree.fileSystem)
-            }
+            let opened = try tree.open(directory.isEmpty ? "." : directory)
+            defer { tree.fileSystem.discard(opened) }
+            return isBackup(opened, on: tree.fileSystem)
         } catch {
             return false
         }
@@ -197,10 +197,10 @@ struct BackupManifestReader {
         let fileSystem = SystemFileSystem()
         let descriptor: Descriptor
         do throws(FileSystemError) {
-            let (directory, name) = path.splitLast()
-            descriptor = try fileSystem.withDirectory(directory) { (directory) throws(FileSystemError) in
-                try fileSystem.openRegularFile(name, at: directory).descriptor
-            }
+            let (parent, name) = path.splitLast()
+            let directory = try fileSystem.openDirectory(parent)
+            defer { fileSystem.discard(directory) }
+            descriptor = try fileSystem.openRegularFile(name, at: directory).descriptor
         } catch {
             guard error.errno.isDisappearance else {
                 throw CommandFailure("cannot open \(path.shown): \(error.errno.text)")

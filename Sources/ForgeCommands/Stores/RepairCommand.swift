@@ -167,9 +167,9 @@ struct StoreRepair {
         let (parent, name) = path.splitLast()
         guard let kind = StoreMarker.kind(named: name) else { throw CommandFailure("left as it is: not a marker") }
         if !isDryRun {
-            try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
-                try fileSystem.repairMarker(of: kind, at: directory)
-            }
+            let directory = try fileSystem.openDirectory(parent)
+            defer { fileSystem.discard(directory) }
+            try fileSystem.repairMarker(of: kind, at: directory)
         }
         return Outcome(action: "repair", details: ["the marker of the \(kind.text)"])
     }

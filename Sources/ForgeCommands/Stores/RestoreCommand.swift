@@ -147,10 +147,10 @@ struct RestoreCommand: ParsableCommand {
         let target = try ConfinedDirectory(destination)
         for directory in restricted.reversed() {
             let path = try directory.relativePath()
-            try target.withDirectory(path.isEmpty ? "." : path) { (opened) throws(FileSystemError) in
-                try target.fileSystem.setPermissions(directory.filePermissions, of: .descriptor(opened))
-                try target.fileSystem.synchronize(opened, .full)
-            }
+            let opened = try target.open(path.isEmpty ? "." : path)
+            defer { target.fileSystem.discard(opened) }
+            try target.fileSystem.setPermissions(directory.filePermissions, of: .descriptor(opened))
+            try target.fileSystem.synchronize(opened, .full)
         }
     }
 
@@ -159,19 +159,19 @@ struct RestoreCommand: ParsableCommand {
         let path = try directory.relativePath()
         try createParent(of: path.appending("."), in: target)
         let permissions = directory.filePermissions.union(.ownerReadWriteExecute)
-        try target.withDirectory(path.isEmpty ? "." : path) { (directory) throws(FileSystemError) in
-            try target.fileSystem.setPermissions(permissions, of: .descriptor(directory))
-        }
+        let opened = try target.open(path.isEmpty ? "." : path)
+        defer { target.fileSystem.discard(opened) }
+        try target.fileSystem.setPermissions(permissions, of: .descriptor(opened))
     }
 
     /// Creates the directory of a file below `target`; the system refuses a path that leads out of `target`.
     private static func createParent(of path: POSIXPath, in target: ConfinedDirectory) throws(FileSystemError) {
         let parent = path.splitLast().parent
         guard !parent.isEmpty else { return }
-        try target.withDirectory(".") { (root) throws(FileSystemError) in
-            _ = try target.fileSystem.createDirectories(
-                parent, at: root, permissions: .ownerReadWriteExecute, resolution: [.beneath, .noSymbolicLinks])
-        }
+        let root = try target.open(".")
+        defer { target.fileSystem.discard(root) }
+        _ = try target.fileSystem.createDirectories(
+            parent, at: root, permissions: .ownerReadWriteExecute, resolution: [.beneath, .noSymbolicLinks])
     }
 
     /// Throws unless a content has the size and checksum of the manifest.

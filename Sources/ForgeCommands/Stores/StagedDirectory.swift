@@ -95,19 +95,19 @@ final class StagedDirectory {
                 throw CommandFailure("\(path.shown) is a symbolic link; give the path that it leads to")
             }
             let (parent, name) = path.splitLast()
-            let isMountPoint = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
+            let directory = try fileSystem.openDirectory(parent)
+            defer { fileSystem.discard(directory) }
+            let isMountPoint =
                 try fileSystem.status(of: .descriptor(directory)).device != status.device
-                    || fileSystem.isMountPoint(name, at: directory)
-            }
+                || fileSystem.isMountPoint(name, at: directory)
             if isMountPoint { throw CommandFailure("\(path.shown) is a mount point; give a directory in it") }
         } catch let error as FileSystemError where [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
             // The error of a parent that is a file is reported below.
         }
         do throws(FileSystemError) {
-            let isEmpty = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
-                try fileSystem.entries(of: directory).isEmpty
+            guard try fileSystem.entries(ofDirectory: path).isEmpty else {
+                throw FileSystemError(.open, .directoryNotEmpty, path: path)
             }
-            guard isEmpty else { throw FileSystemError(.open, .directoryNotEmpty, path: path) }
         } catch {
             switch error.errno {
             case .noSuchFileOrDirectory: return

@@ -254,9 +254,9 @@ struct KeptDirectories {
     /// - Throws: `FileSystemError` if the root cannot be opened.
     init(in tree: ConfinedDirectory) throws(FileSystemError) {
         self.tree = tree
-        isInBackup = try tree.withDirectory(".") { (root) throws(FileSystemError) in
-            BackupManifest.contains(root, on: tree.fileSystem)
-        }
+        let root = try tree.open(".")
+        defer { tree.fileSystem.discard(root) }
+        isInBackup = BackupManifest.contains(root, on: tree.fileSystem)
     }
 
     /// Notes a directory that the walk enters.

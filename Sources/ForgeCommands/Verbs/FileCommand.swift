@@ -227,9 +227,7 @@ struct FileStoreArgument: ParsableArguments {
     /// and no marker yet, and counts as one of an unknown store until it is marked.
     private func completeCreation() async throws {
         let (fileSystem, url) = (SystemFileSystem(), try self.url)
-        let markers = try fileSystem.withDirectory(POSIXPath(url)) { (directory) throws(FileSystemError) in
-            try fileSystem.entries(of: directory).map(\.name).filter(\.isStoreMarker)
-        }
+        let markers = try fileSystem.entries(ofDirectory: POSIXPath(url)).map(\.name).filter(\.isStoreMarker)
         guard !markers.isEmpty, markers.allSatisfy({ $0.bytes.starts(with: POSIXPath.journalPrefix.utf8) }) else {
             return
         }

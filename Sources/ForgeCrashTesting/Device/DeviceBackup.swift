@@ -46,10 +46,7 @@ public struct DeviceBackup: Sendable {
         while let directory = pending.popLast() {
             guard !AppContainer.withoutBackup.contains(directory) else { continue }
             let path = directory.isEmpty ? container : container.appending(directory)
-            let entries = try disk.withDirectory(path) { (descriptor) throws(FileSystemError) in
-                try disk.entries(of: descriptor)
-            }
-            for entry in entries {
+            for entry in try disk.entries(ofDirectory: path) {
                 let relative = directory.isEmpty ? entry.name : directory.appending(entry.name)
                 let absolute = container.appending(relative)
                 let hasAttributes = entry.type == .regular || entry.type == .directory

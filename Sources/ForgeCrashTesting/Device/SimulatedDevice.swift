@@ -453,14 +453,14 @@ struct AppContainer: Hashable, Sendable {
         let old = path
         number += 1
         try disk.rename(old, to: path)
-        try disk.withDirectory(Self.parent) { (descriptor) throws(FileSystemError) in
-            try disk.synchronize(descriptor, .full)
-        }
+        let descriptor = try disk.openDirectory(Self.parent)
+        defer { disk.discard(descriptor) }
+        try disk.synchronize(descriptor, .full)
     }
 
     static func empty(_ directory: POSIXPath, on disk: InMemoryFileSystem) throws(FileSystemError) {
-        try disk.withDirectory(directory) { (descriptor) throws(FileSystemError) in
-            for entry in try disk.entries(of: descriptor) { try disk.removeEntry(entry.name, at: descriptor) }
-        }
+        let descriptor = try disk.openDirectory(directory)
+        defer { disk.discard(descriptor) }
+        for entry in try disk.entries(of: descriptor) { try disk.removeEntry(entry.name, at: descriptor) }
     }
 }

@@ -49,19 +49,19 @@ struct FileTree: Sendable {
 
     /// A directory's entries, directories first, by name.
     func list(_ directory: String, offset: Int, limit: Int) throws(FileSystemError) -> Page {
-        try root.withDirectory(Self.path(directory)) { (descriptor) throws(FileSystemError) in
-            var entries = try fileSystem.entries(of: descriptor).map { (String($0.name), $0) }
-            entries.sort { left, right in
-                let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
-                return isLeft == isRight ? left.0 < right.0 : isLeft
-            }
-            let scope = try StoreScope(of: descriptor, on: fileSystem)
-            var rows: [Row] = []
-            for (_, entry) in entries.dropFirst(offset).prefix(limit) {
-                rows.append(try row(entry, at: descriptor, in: scope))
-            }
-            return Page(total: entries.count, offset: offset, rows: rows)
+        let descriptor = try root.open(Self.path(directory))
+        defer { fileSystem.discard(descriptor) }
+        var entries = try fileSystem.entries(of: descriptor).map { (String($0.name), $0) }
+        entries.sort { left, right in
+            let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
+            return isLeft == isRight ? left.0 < right.0 : isLeft
         }
+        let scope = try StoreScope(of: descriptor, on: fileSystem)
+        var rows: [Row] = []
+        for (_, entry) in entries.dropFirst(offset).prefix(limit) {
+            rows.append(try row(entry, at: descriptor, in: scope))
+        }
+        return Page(total: entries.count, offset: offset, rows: rows)
     }
 
     private func row(

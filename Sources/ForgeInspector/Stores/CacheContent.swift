@@ -56,19 +56,19 @@ struct CacheContent: Encodable, Sendable {
         let fileSystem = root.fileSystem
         let suffix = store.kind == .cache ? CacheDirectory.suffix : ImageFile.suffix
         var entries: [Entry] = []
-        try root.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
-            for entry in try fileSystem.entries(of: descriptor)
-            where entry.type == .regular && FlatFileName.isName(entry.name, suffix: suffix) {
-                do throws(FileSystemError) {
-                    let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
-                    let key = FlatFileName.key(of: entry.name.bytes.dropLast(suffix.utf8.count))
-                    entries.append(
-                        Entry(
-                            name: (key.map { POSIXPath($0) } ?? entry.name).description, size: status.sizeInBytes,
-                            modified: status.modified.secondsSince1970))
-                } catch  where error.errno == .noSuchFileOrDirectory {
-                    continue  // Evicted meanwhile.
-                }
+        let descriptor = try root.open(store.path)
+        defer { fileSystem.discard(descriptor) }
+        for entry in try fileSystem.entries(of: descriptor)
+        where entry.type == .regular && FlatFileName.isName(entry.name, suffix: suffix) {
+            do throws(FileSystemError) {
+                let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
+                let key = FlatFileName.key(of: entry.name.bytes.dropLast(suffix.utf8.count))
+                entries.append(
+                    Entry(
+                        name: (key.map { POSIXPath($0) } ?? entry.name).description, size: status.sizeInBytes,
+                        modified: status.modified.secondsSince1970))
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                continue  // Evicted meanwhile.
             }
         }
         entries.sort { ($1.modified, $0.name) < ($0.modified, $1.name) }

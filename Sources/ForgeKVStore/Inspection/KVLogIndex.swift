@@ -62,9 +62,9 @@ package struct KVLogIndex: Sendable {
     package mutating func refresh() throws(KVStoreError) -> [Change] {
         let store = String(path)
         do throws(FileSystemError) {
-            return try root.withDirectory(path) { (directory) throws(FileSystemError) in
-                try refresh(at: directory)
-            }
+            let directory = try root.open(path)
+            defer { root.fileSystem.discard(directory) }
+            return try refresh(at: directory)
         } catch {
             if let cause = error.underlying as? KVStoreError { throw cause }
             throw error.errno == .noSuchFileOrDirectory

@@ -33,9 +33,7 @@ extension ConformanceChecks {
             try expectEqual(Set(try names.map { try tree.status($0).inode }).count, names.count, "the numbers")
         },
         holds("a listing contains the type and inode number of each entry") { tree in
-            let entries = try tree.fileSystem.withDirectory(tree(".")) { (directory) throws(FileSystemError) in
-                try tree.fileSystem.entries(of: directory)
-            }
+            let entries = try tree.fileSystem.entries(ofDirectory: tree("."))
             try expectEqual(entries.count, 9, "the names")
             for entry in entries {
                 let status = try tree.status(String(entry.name))

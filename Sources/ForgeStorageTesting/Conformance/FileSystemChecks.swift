@@ -169,9 +169,7 @@ extension ConformanceChecks {
                 return try tree.expectErrno(.illegalByteSequence, "the name") { try tree.create(path: tree.path(name)) }
             }
             try tree.create(path: tree.path(name))
-            let names = try tree.fileSystem.withDirectory(tree(".")) { (directory) throws(FileSystemError) in
-                try tree.fileSystem.entries(of: directory)
-            }.map(\.name)
+            let names = try tree.fileSystem.entries(ofDirectory: tree(".")).map(\.name)
             try expect(names.contains(name), "the bytes are listed as given")
         },
         holds("canonically equivalent names differ, unless normalisation is ignored") { tree in

@@ -164,9 +164,7 @@ struct FileSystemFixture {
 
     /// The names in a directory, in listing order.
     func list(_ name: String = ".") throws -> [String] {
-        try fileSystem.withDirectory(self(name)) { (directory) throws(FileSystemError) in
-            try fileSystem.entries(of: directory)
-        }.map { String($0.name) }
+        try fileSystem.entries(ofDirectory: self(name)).map { String($0.name) }
     }
 
     /// A line for each entry below the root, to verify that a refused operation changed nothing.

@@ -240,10 +240,7 @@ extension ForeignFileFixture {
         var lines: [POSIXPath: String] = [:]
         var pending = [directory]
         while let directory = pending.popLast() {
-            let entries = try fileSystem.withDirectory(root.appending(directory)) {
-                (descriptor) throws(FileSystemError) in try fileSystem.entries(of: descriptor)
-            }
-            for entry in entries {
+            for entry in try fileSystem.entries(ofDirectory: root.appending(directory)) {
                 let path = directory.appending(entry.name)
                 lines[path] = try line(path)
                 if entry.type == .directory { pending.append(path) }

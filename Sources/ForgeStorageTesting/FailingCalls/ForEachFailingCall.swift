@@ -238,11 +238,8 @@ extension POSIXFileSystem {
     /// The temporary files and partially deleted trees of stores below a directory, which the next exclusive opening
     /// must sweep.
     public func leftovers(under directory: POSIXPath = "/") throws(FileSystemError) -> [POSIXPath] {
-        let entries = try withDirectory(directory) { (descriptor) throws(FileSystemError) in
-            try self.entries(of: descriptor)
-        }
         var found: [POSIXPath] = []
-        for entry in entries {
+        for entry in try entries(ofDirectory: directory) {
             let path = directory.appending(entry.name)
             if entry.name.isLeftover {
                 found.append(path)
