@@ -172,10 +172,8 @@ extension POSIXFileSystem {
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
         maximumSizeInBytes: Int = .max
     ) throws(FileSystemError) -> [UInt8] {
-        let descriptor = try retryingInterrupts { () throws(FileSystemError) in
-            // A FIFO without a writer would block.
-            try open(path, at: directory, .readOnly, options: [.nonBlocking], permissions: [], resolution: resolution)
-        }
+        // A FIFO without a writer would block.
+        let descriptor = try openRetrying(path, at: directory, options: [.nonBlocking], resolution: resolution)
         return try withPathInErrors(path) { () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)

@@ -45,9 +45,7 @@ package struct OpenFile: ~Copyable, Sendable {
     ) throws(FileSystemError) {
         let status: FileStatus
         do throws(FileSystemError) {
-            status = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-                try fileSystem.status(of: .descriptor(descriptor))
-            }
+            status = try fileSystem.status(of: descriptor, named: path)
         } catch {
             fileSystem.discard(descriptor)
             throw error
@@ -170,8 +168,13 @@ extension OpenFile {
 }
 
 extension POSIXFileSystem {
+    /// The status of an open file, with the path in errors.
+    func status(of descriptor: Descriptor, named path: POSIXPath) throws(FileSystemError) -> FileStatus {
+        try withPathInErrors(path) { () throws(FileSystemError) in try status(of: .descriptor(descriptor)) }
+    }
+
     /// Opens for reading, again after an interruption by a signal.
-    fileprivate func openRetrying(
+    func openRetrying(
         _ path: POSIXPath, at directory: Descriptor, options: FileDescriptor.OpenOptions, resolution: PathResolution
     ) throws(FileSystemError) -> Descriptor {
         try retryingInterrupts { () throws(FileSystemError) in
@@ -207,14 +210,10 @@ package final class OpenDirectory: Sendable {
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
         on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            try fileSystem.open(
-                path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
-        }
+        let descriptor = try fileSystem.openRetrying(
+            path, at: directory, options: [.directory], resolution: resolution)
         do throws(FileSystemError) {
-            status = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-                try fileSystem.status(of: .descriptor(descriptor))
-            }
+            status = try fileSystem.status(of: descriptor, named: path)
         } catch {
             fileSystem.discard(descriptor)
             throw error

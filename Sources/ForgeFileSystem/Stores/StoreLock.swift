@@ -44,17 +44,25 @@ package final class StoreLock: Sendable {
         // started has copies of all of them until it executes its program. A forked child must not unlock: its copy
         // refers to the parent's lock.
         if ProcessInfo.processInfo.processIdentifier == owner {
-            do throws(FileSystemError) {
-                try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                    try fileSystem.lock(descriptor, .unlocked, waiting: false)
-                }
-            } catch _ {}  // Closing remains.
+            // If that fails, closing remains.
+            do throws(FileSystemError) { _ = try fileSystem.tryLock(descriptor, .unlocked) } catch _ {}
         }
         fileSystem.discard(descriptor)
     }
 }
 
 extension POSIXFileSystem {
+    /// Takes, changes or releases the lock of an open file without waiting; false if another open file holds a
+    /// conflicting one.
+    package func tryLock(_ descriptor: Descriptor, _ mode: LockMode) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            try retryingInterrupts { () throws(FileSystemError) in try lock(descriptor, mode, waiting: false) }
+            return true
+        } catch  where error.errno == .resourceTemporarilyUnavailable {
+            return false
+        }
+    }
+
     /// Retries until the lock is taken or the time is up: `flock(2)` itself waits without limit.
     ///
     /// - Throws: `EAGAIN` if another open file still holds a conflicting lock.
@@ -253,9 +261,7 @@ extension POSIXFileSystem {
             name, at: directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [],
             resolution: [.beneath, .noSymbolicLinks])
         do throws(FileSystemError) {
-            let status = try withPathInErrors(name) { () throws(FileSystemError) -> FileStatus in
-                try self.status(of: .descriptor(file))
-            }
+            let status = try status(of: file, named: name)
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: name) }
             guard status.linkCount <= 1 || !isWritten else { throw FileSystemError(.open, .tooManyLinks, path: name) }
         } catch {

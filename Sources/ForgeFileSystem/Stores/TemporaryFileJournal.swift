@@ -296,13 +296,7 @@ struct TemporaryFileJournalFile: Sendable {
     ) throws(FileSystemError) -> POSIXPath? {
         let status = try fileSystem.status(of: .descriptor(descriptor))
         guard status.type == .regular, status.linkCount == 1 else { return nil }
-        do {
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.lock(descriptor, .exclusive, waiting: false)
-            }
-        } catch  where error.errno == .resourceTemporarilyUnavailable {
-            return nil
-        }
+        guard try fileSystem.tryLock(descriptor, .exclusive) else { return nil }
         let header = try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
         if let id = id(in: header) { return id }
         // The file is empty: its creator was killed, or a power cut removed the content.
@@ -342,16 +336,7 @@ struct TemporaryFileJournalFile: Sendable {
     // MARK: Owner
 
     /// Locks the file; false if another owner has locked it.
-    func lock() throws(FileSystemError) -> Bool {
-        do {
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.lock(descriptor, .exclusive, waiting: false)
-            }
-            return true
-        } catch  where error.errno == .resourceTemporarilyUnavailable {
-            return false
-        }
-    }
+    func lock() throws(FileSystemError) -> Bool { try fileSystem.tryLock(descriptor, .exclusive) }
 
     func unlock() {
         do { try fileSystem.lock(descriptor, .unlocked, waiting: false) } catch _ {}

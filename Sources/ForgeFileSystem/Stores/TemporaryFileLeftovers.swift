@@ -89,13 +89,7 @@ extension TemporaryFileJournalFile {
     /// `flock(2)` cannot query a lock, so a shared lock is taken and released at once. A writer that looks for a
     /// journal without an owner at that moment skips this one.
     func isOwned() throws(FileSystemError) -> Bool {
-        do throws(FileSystemError) {
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.lock(descriptor, .shared, waiting: false)
-            }
-        } catch  where error.errno == .resourceTemporarilyUnavailable {
-            return true
-        }
+        guard try fileSystem.tryLock(descriptor, .shared) else { return true }
         try fileSystem.lock(descriptor, .unlocked, waiting: false)
         return false
     }

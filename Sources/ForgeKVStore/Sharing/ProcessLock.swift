@@ -107,13 +107,7 @@ final class ProcessLock: Sendable {
 
     private func tryToAcquire() throws(FileSystemError) -> Bool {
         let descriptor = try opened()
-        do throws(FileSystemError) {
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.lock(descriptor, .exclusive, waiting: false)
-            }
-        } catch  where error.errno == .resourceTemporarilyUnavailable {
-            return false
-        }
+        guard try fileSystem.tryLock(descriptor, .exclusive) else { return false }
         do throws(FileSystemError) {
             // If another program has removed the lock file, other processes lock a new file of that name: open that.
             guard try fileSystem.briefStatus(of: .descriptor(descriptor)).linkCount > 0 else {
