@@ -286,3 +286,26 @@ struct RunningRule: Sendable {
         decision.notes.append(rule.name ?? rule.action.description)
     }
 }
+
+/// The deterministic random number generator of the testing libraries (Steele, Lea and Flood, "Fast Splittable
+/// Pseudorandom Number Generators", OOPSLA 2014).
+package struct SplitMix64: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    package init(seed: UInt64) {
+        state = seed
+    }
+
+    package mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var bits = state
+        bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
+        bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB
+        return bits ^ bits >> 31
+    }
+
+    /// A number in 0..<1, made of 53 random bits.
+    package mutating func nextFraction() -> Double {
+        Double(next() >> 11) * 0x1p-53
+    }
+}
