@@ -175,9 +175,9 @@ struct BackupWriter {
     /// Whether no entry has the name now.
     private func isGone(_ item: POSIXPath) throws(FileSystemError) -> Bool {
         do {
-            return try source.withParent(of: item) { (directory, name) throws(FileSystemError) in
-                try !source.fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
-            }
+            let (directory, name) = try source.openParent(of: item)
+            defer { source.fileSystem.discard(directory) }
+            return try !source.fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
         } catch  where error.errno.isDisappearance {
             return true
         }
@@ -203,9 +203,9 @@ struct BackupWriter {
     /// Removes what an attempt to copy a file has left: only files of the manifest belong to the backup.
     private func removeIncomplete(_ item: POSIXPath) {
         do throws(FileSystemError) {
-            try content.withParent(of: item) { (directory, name) throws(FileSystemError) in
-                try content.fileSystem.unlink(name, at: directory)
-            }
+            let (directory, name) = try content.openParent(of: item)
+            defer { content.fileSystem.discard(directory) }
+            try content.fileSystem.unlink(name, at: directory)
         } catch _ {}  // `restore` reports the file.
     }
 

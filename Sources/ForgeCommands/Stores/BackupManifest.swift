@@ -303,12 +303,12 @@ struct HashedCopy {
             defer { fileSystem.discard(file) }
             let before = try status(of: file, from)
             let permissions = given ?? FilePermissions(rawValue: before.permissions.rawValue & 0o777)
-            let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-                try target.withParent(of: item) { (directory, name) throws(FileSystemError) in
-                    try fileSystem.open(
-                        name, at: directory, .writeOnly, options: [.create, .truncate, .noFollow],
-                        permissions: .ownerReadWrite)
-                }
+            let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) -> Descriptor in
+                let (directory, name) = try target.openParent(of: item)
+                defer { fileSystem.discard(directory) }
+                return try fileSystem.open(
+                    name, at: directory, .writeOnly, options: [.create, .truncate, .noFollow],
+                    permissions: .ownerReadWrite)
             }
             defer { fileSystem.discard(copy) }
             let content = try read(file, from) { (piece) throws(FileSystemError) in
@@ -342,10 +342,10 @@ struct HashedCopy {
     }
 
     private func open(_ item: POSIXPath, in directory: ConfinedDirectory) throws(SourceFailure) -> Descriptor {
-        try reading(directory.path.appending(item)) { () throws(FileSystemError) in
-            try directory.withParent(of: item) { (parent, name) throws(FileSystemError) in
-                try fileSystem.openRegularFile(name, at: parent).descriptor
-            }
+        try reading(directory.path.appending(item)) { () throws(FileSystemError) -> Descriptor in
+            let (parent, name) = try directory.openParent(of: item)
+            defer { fileSystem.discard(parent) }
+            return try fileSystem.openRegularFile(name, at: parent).descriptor
         }
     }
 

@@ -56,9 +56,9 @@ struct SourceFile {
         _ kind: StoreKind, _ path: POSIXPath, in source: ConfinedDirectory
     ) throws(FileSystemError) -> Bool {
         do {
-            return try source.withParent(of: path) { (directory, name) throws(FileSystemError) in
-                try source.fileSystem.kindByContent(of: name, at: directory) == kind
-            }
+            let (directory, name) = try source.openParent(of: path)
+            defer { source.fileSystem.discard(directory) }
+            return try source.fileSystem.kindByContent(of: name, at: directory) == kind
         } catch  where error.errno.isDisappearance {
             return false
         }

@@ -96,7 +96,9 @@ struct VaultFile: Sendable {
         _ body: (Descriptor, POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         guard let root else { return try body(.workingDirectory, path) }
-        return try root.withParent(of: path, body)
+        let (directory, name) = try root.openParent(of: path)
+        defer { fileSystem.discard(directory) }
+        return try body(directory, name)
     }
 
     /// Refuses every effect on a file that is only read.

@@ -59,27 +59,13 @@ package final class ConfinedDirectory: Sendable {
         }
     }
 
-    /// Opens a directory below this one, calls `body` and closes the directory; `.` is this directory.
+    /// Opens the parent directory of a path below this one, for the caller to close.
     ///
-    /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
-    package func withDirectory<Result: ~Copyable>(
-        _ path: POSIXPath, _ body: (Descriptor) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        let descriptor = try open(path)
-        defer { fileSystem.discard(descriptor) }
-        return try body(descriptor)
-    }
-
-    /// Calls `body` with the open parent directory of a path below this one, and the name in it.
-    ///
-    /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
-    package func withParent<Result: ~Copyable>(
-        of path: POSIXPath, _ body: (Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
+    /// - Returns: The directory, and the name in it.
+    /// - Throws: ``FileSystemError`` as ``open(_:)``.
+    package func openParent(of path: POSIXPath) throws(FileSystemError) -> (directory: Descriptor, name: POSIXPath) {
         let (parent, name) = path.splitLast()
-        return try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
-            try body(directory, name)
-        }
+        return (try open(parent.isEmpty ? "." : parent), name)
     }
 }
 

@@ -191,14 +191,14 @@ package struct StoreWalk {
         do throws(FileSystemError) {
             return try scope.role(of: name, among: layouts) { () throws(FileSystemError) in
                 if let start { return start }
-                let bytes =
-                    if let current, current.path == parent {
-                        try fileSystem.start(of: name, at: current.descriptor)
-                    } else {
-                        try root.withParent(of: entry.path) { (parent, name) throws(FileSystemError) in
-                            try fileSystem.start(of: name, at: parent)
-                        }
-                    }
+                let bytes: [UInt8]
+                if let current, current.path == parent {
+                    bytes = try fileSystem.start(of: name, at: current.descriptor)
+                } else {
+                    let (directory, name) = try root.openParent(of: entry.path)
+                    defer { fileSystem.discard(directory) }
+                    bytes = try fileSystem.start(of: name, at: directory)
+                }
                 start = bytes
                 return bytes
             }

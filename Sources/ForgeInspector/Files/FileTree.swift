@@ -92,19 +92,19 @@ struct FileTree: Sendable {
     func preview(_ file: String, offset: Int64) throws(FileSystemError) -> Preview {
         let path = try Self.path(file)
         guard offset >= 0 else { throw FileSystemError(.read, .invalidArgument, path: path) }
-        return try root.withParent(of: path) { (directory, name) throws(FileSystemError) in
-            let (descriptor, status) = try fileSystem.openRegularFile(name, at: directory)
-            return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
-                let scope = try StoreScope(of: directory, on: fileSystem)
-                let content = try FileContent(name, of: descriptor, in: scope, on: fileSystem)
-                var preview = Preview(size: status.sizeInBytes, offset: offset, content: content)
-                guard content.isShown else { return preview }
-                let bytes = try fileSystem.readBytes(of: descriptor, at: offset, count: Self.limit)
-                preview.text = Self.text(bytes)
-                if preview.text == nil { preview.base64 = Data(bytes).base64EncodedString() }
-                if offset == 0, Int64(bytes.count) == status.sizeInBytes { preview.image = Self.image(bytes) }
-                return preview
-            }
+        let (directory, name) = try root.openParent(of: path)
+        defer { fileSystem.discard(directory) }
+        let (descriptor, status) = try fileSystem.openRegularFile(name, at: directory)
+        return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
+            let scope = try StoreScope(of: directory, on: fileSystem)
+            let content = try FileContent(name, of: descriptor, in: scope, on: fileSystem)
+            var preview = Preview(size: status.sizeInBytes, offset: offset, content: content)
+            guard content.isShown else { return preview }
+            let bytes = try fileSystem.readBytes(of: descriptor, at: offset, count: Self.limit)
+            preview.text = Self.text(bytes)
+            if preview.text == nil { preview.base64 = Data(bytes).base64EncodedString() }
+            if offset == 0, Int64(bytes.count) == status.sizeInBytes { preview.image = Self.image(bytes) }
+            return preview
         }
     }
 

@@ -248,13 +248,12 @@ struct LogMap: Encodable, Sendable {
         damage = map.damage.map { Range(start: $0.lowerBound, end: $0.upperBound) }
         tail = map.tail.map { Range(start: $0.lowerBound, end: $0.upperBound) }
         let fileSystem = root.fileSystem
-        quarantine = try root.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
-            var files: [Quarantine] = []
-            for entry in try fileSystem.entries(of: descriptor) where FileKVStore.isQuarantine(entry.name) {
-                let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
-                files.append(Quarantine(name: String(entry.name), size: status.sizeInBytes))
-            }
-            return files
+        let descriptor = try root.open(store.path)
+        defer { fileSystem.discard(descriptor) }
+        quarantine = []
+        for entry in try fileSystem.entries(of: descriptor) where FileKVStore.isQuarantine(entry.name) {
+            let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
+            quarantine.append(Quarantine(name: String(entry.name), size: status.sizeInBytes))
         }
         quarantine.sort { $0.name < $1.name }
     }

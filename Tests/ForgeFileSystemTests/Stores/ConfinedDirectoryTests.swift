@@ -22,12 +22,11 @@ import Testing
     }
 
     private func content(_ path: POSIXPath, in root: ConfinedDirectory) throws(FileSystemError) -> String {
-        try root.withParent(of: path) { (directory, name) throws(FileSystemError) in
-            let (file, status) = try memory.openRegularFile(name, at: directory)
-            defer { memory.discard(file) }
-            return String(
-                decoding: try memory.readBytes(of: file, at: 0, count: Int(status.sizeInBytes)), as: UTF8.self)
-        }
+        let (directory, name) = try root.openParent(of: path)
+        defer { memory.discard(directory) }
+        let (file, status) = try memory.openRegularFile(name, at: directory)
+        defer { memory.discard(file) }
+        return String(decoding: try memory.readBytes(of: file, at: 0, count: Int(status.sizeInBytes)), as: UTF8.self)
     }
 
     @Test("has directories above it, which are searched past one that cannot be examined, but not past an unopened one")
@@ -57,10 +56,9 @@ import Testing
     @Test("opens itself, and what is below it")
     func below() throws {
         let root = try ConfinedDirectory("/root", on: memory)
-        let entries = try root.withDirectory(".") { (directory) throws(FileSystemError) in
-            try memory.entries(of: directory)
-        }
-        #expect(entries.map(\.name) == ["a"])
+        let directory = try root.open(".")
+        defer { memory.discard(directory) }
+        #expect(try memory.entries(of: directory).map(\.name) == ["a"])
         #expect(try content("a/b/file", in: root) == "inside")
     }
 
