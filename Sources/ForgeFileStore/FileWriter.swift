@@ -68,11 +68,7 @@ public final class FileWriter: FileWriting {
         do {
             try await store.run(.save, key.string) { [self] cancellation in
                 cancellation.expectWork(ofSize: Int64(data.count))
-                try attempt { (state) throws(FileStoreError) in
-                    try translatingErrors { () throws(FileSystemError) in
-                        try state.staged.write(data)
-                    }
-                }
+                try append { (file) throws(FileSystemError) in try file.write(data) }
             }
         } catch {
             // Cancelled, or past its deadline: the bytes after a hole must not be stored.
@@ -85,9 +81,7 @@ public final class FileWriter: FileWriting {
     ///
     /// - Throws: As ``write(_:)``.
     public func writeBlocking(_ bytes: RawSpan) throws(FileStoreError) {
-        try attempt { (state) throws(FileStoreError) in
-            try translatingErrors { () throws(FileSystemError) in try state.staged.write(bytes) }
-        }
+        try append { (file) throws(FileSystemError) in try file.write(bytes) }
     }
 
     @discardableResult
@@ -96,8 +90,10 @@ public final class FileWriter: FileWriting {
             cancellation.expectLongWork()
             return try attempt { (state) throws(FileStoreError) in
                 if !state.isFinished {
-                    try translatingErrors { () throws(FileSystemError) in
+                    do throws(FileSystemError) {
                         try state.staged.finish(durability, keepingOpen: true)
+                    } catch {
+                        throw FileStoreError(error, .save, key: key.string)
                     }
                     state.isFinished = true
                 }
@@ -124,11 +120,13 @@ public final class FileWriter: FileWriting {
         await store.runUncancelled { [self] in state.withLock { $0.staged }.discard() }
     }
 
-    private func translatingErrors(_ body: () throws(FileSystemError) -> Void) throws(FileStoreError) {
-        do throws(FileSystemError) {
-            try body()
-        } catch {
-            throw FileStoreError(error, .save, key: key.string)
+    private func append(_ write: (StagedFile) throws(FileSystemError) -> Void) throws(FileStoreError) {
+        try attempt { (state) throws(FileStoreError) in
+            do throws(FileSystemError) {
+                try write(state.staged)
+            } catch {
+                throw FileStoreError(error, .save, key: key.string)
+            }
         }
     }
 

@@ -51,11 +51,13 @@ final class WatchedTree {
         for number in ancestors.keys { watch.unwatch(number) }
         directories = [:]
         ancestors = [:]
-        try watchAncestors(kind)
+        do throws(FileSystemError) { try watchAncestors(kind) } catch { throw failure(error) }
         store = try existingStore()
         if let store {
-            try translatingErrors { () throws(FileSystemError) in
+            do throws(FileSystemError) {
                 try enter(nil, of: nil, in: store, reporting: false)
+            } catch {
+                throw failure(error)
             }
         }
         guard kind == .existence else { return true }
@@ -78,9 +80,11 @@ final class WatchedTree {
                 if let names = ancestors[number] {
                     if names.contains(name) { return try restart() }
                 } else if let directory = directories[number], let store {
-                    try translatingErrors { () throws(FileSystemError) in
-                        if case .removed = event { forget(name, in: directory) }
+                    if case .removed = event { forget(name, in: directory) }
+                    do throws(FileSystemError) {
                         try look(at: name, in: directory, of: store)
+                    } catch {
+                        throw failure(error)
                     }
                 }
             }
@@ -97,15 +101,7 @@ final class WatchedTree {
 
     private var key: String { scope?.string ?? "" }
 
-    private func translatingErrors<Result>(
-        _ body: () throws(FileSystemError) -> Result
-    ) throws(FileStoreError) -> Result {
-        do throws(FileSystemError) {
-            return try body()
-        } catch {
-            throw FileStoreError(error, .watch, key: key)
-        }
-    }
+    private func failure(_ error: FileSystemError) -> FileStoreError { FileStoreError(error, .watch, key: key) }
 
     // MARK: Above the root
 
@@ -156,22 +152,19 @@ final class WatchedTree {
     }
 
     /// Watches the existing directories above the root.
-    private func watchAncestors(_ kind: AncestorWatch) throws(FileStoreError) {
-        try translatingErrors { () throws(FileSystemError) in
-            for (directory, name) in stepsToRoot() {
-                do throws(FileSystemError) {
-                    let isFound = kind == .existence && isDirectory(directory.appending(name))
-                    let descriptor = try root.fileSystem.openDirectory(directory)
-                    defer { root.fileSystem.discard(descriptor) }
-                    let number =
-                        isFound
-                        ? try watch.watchExistence(of: descriptor)
-                        : try watch.watch(descriptor, includesWrites: false)
-                    ancestors[number, default: []].insert(name)
-                } catch {
-                    // A missing directory appears in the one above. One that cannot be read cannot be watched.
-                    guard error.errno.isDisappearance || error.errno.isRefusal else { throw error }
-                }
+    private func watchAncestors(_ kind: AncestorWatch) throws(FileSystemError) {
+        for (directory, name) in stepsToRoot() {
+            do throws(FileSystemError) {
+                let isFound = kind == .existence && isDirectory(directory.appending(name))
+                let descriptor = try root.fileSystem.openDirectory(directory)
+                defer { root.fileSystem.discard(descriptor) }
+                let number =
+                    isFound
+                    ? try watch.watchExistence(of: descriptor) : try watch.watch(descriptor, includesWrites: false)
+                ancestors[number, default: []].insert(name)
+            } catch {
+                // A missing directory appears in the one above. One that cannot be read cannot be watched.
+                guard error.errno.isDisappearance || error.errno.isRefusal else { throw error }
             }
         }
     }
