@@ -158,7 +158,7 @@ public final class VaultCrypt: CryptStoring {
     /// A vault that cannot be read, because the key is wrong or the file is damaged, truncated or of a later version,
     /// is not destroyed but renamed: `.aside-` and 16 characters are appended to its name. Throws if that fails.
     public func deleteAll() throws(CryptError) {
-        try describing(.deleteAll, nil) { () throws(CryptError) in
+        do throws(CryptError) {
             guard try fileStatus(.deleteAll) != nil else { return try synchronizeName() }
             try withLock(.deleteAll) { (_, directory) throws(CryptError) in
                 do throws(CryptError) {
@@ -173,6 +173,8 @@ public final class VaultCrypt: CryptStoring {
                     }
                 }
             }
+        } catch {
+            throw error.about(.deleteAll, key: nil)
         }
     }
 
@@ -208,9 +210,11 @@ extension VaultCrypt {
     private func read<Result: Sendable>(
         _ operation: CryptError.Operation, _ name: String?, _ body: (VaultImage) throws(VaultFailure) -> Result
     ) throws(CryptError) -> Result? {
-        try describing(operation, name) { () throws(CryptError) -> Result? in
+        do throws(CryptError) {
             guard let image = try current()?.image else { return nil }
-            return try checking { () throws(VaultFailure) in try body(image) }
+            do throws(VaultFailure) { return try body(image) } catch { throw damage(error) }
+        } catch {
+            throw error.about(operation, key: name)
         }
     }
 
@@ -222,11 +226,13 @@ extension VaultCrypt {
     private func isDurably(
         _ wanted: Presence, _ name: SecretName, _ operation: CryptError.Operation
     ) throws(CryptError) -> Bool {
-        try describing(operation, name.string) { () throws(CryptError) in
+        do throws(CryptError) {
             let isPresent = try current()?.image.contains(name) ?? false
             guard isPresent == (wanted == .present) else { return false }
             try synchronizeName()
             return true
+        } catch {
+            throw error.about(operation, key: name.string)
         }
     }
 
@@ -234,17 +240,20 @@ extension VaultCrypt {
     private func change(
         _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultFailure) -> Bool
     ) throws(CryptError) {
-        try describing(operation, name) { () throws(CryptError) in
+        do throws(CryptError) {
             try withLock(operation) { (preparation, directory) throws(CryptError) in
                 var image = try current()?.image ?? VaultImage(key: key)
                 if !preparation.hasRemovedTemporaryFile {
                     removeTemporaryFile(directory)
                     preparation.hasRemovedTemporaryFile = true
                 }
-                let isChanged = try checking { () throws(VaultFailure) in try body(&image) }
+                let isChanged: Bool
+                do throws(VaultFailure) { isChanged = try body(&image) } catch { throw damage(error) }
                 guard isChanged else { return try synchronizeName() }
                 try write(image, at: directory)
             }
+        } catch {
+            throw error.about(operation, key: name)
         }
     }
 
@@ -275,7 +284,8 @@ extension VaultCrypt {
             } catch {
                 throw CryptError(error, .get, path: file.path)
             }
-            let image = try checking { () throws(VaultFailure) in try VaultImage(bytes, key: key) }
+            let image: VaultImage
+            do throws(VaultFailure) { image = try VaultImage(bytes, key: key) } catch { throw damage(error) }
             let new = Snapshot(image, opened, isDurable: false)
             snapshot = new
             return new
@@ -321,24 +331,9 @@ extension VaultCrypt {
         }
     }
 
-    /// Adds the path of the file to an error about damage.
-    private func checking<Result>(_ body: () throws(VaultFailure) -> Result) throws(CryptError) -> Result {
-        do {
-            return try body()
-        } catch {
-            throw CryptError(error.code, .get, path: file.path, detail: error.detail)
-        }
-    }
-
-    /// Adds the caller's operation and name to an error.
-    private func describing<Result>(
-        _ operation: CryptError.Operation, _ name: String?, _ body: () throws(CryptError) -> Result
-    ) throws(CryptError) -> Result {
-        do {
-            return try body()
-        } catch {
-            throw error.about(operation, key: name)
-        }
+    /// The error of a damaged file; the callers add their operation and the name.
+    private func damage(_ failure: VaultFailure) -> CryptError {
+        CryptError(failure.code, .get, path: file.path, detail: failure.detail)
     }
 }
 

@@ -188,7 +188,8 @@ final class FileWatch: @unchecked Sendable {
     // MARK: On the queue
 
     private func start() {
-        update { () throws(FileStoreError) in
+        guard !isStopped else { return }
+        do throws(FileStoreError) {
             let scope = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .watch)
             let root = try store.location.get()
             let watch: any DirectoryWatching
@@ -204,21 +205,14 @@ final class FileWatch: @unchecked Sendable {
             let tree = WatchedTree(root, watch, scope, isCancelled: { self.isStopped }, report: { self.report($0) })
             self.tree = tree
             try tree.restart()
+        } catch {
+            stop(error)
         }
     }
 
     private func handle(_ events: [DirectoryEvent]) {
-        guard let tree else { return }
-        update { () throws(FileStoreError) in try tree.handle(events) }
-    }
-
-    private func update(_ body: () throws(FileStoreError) -> Void) {
-        guard !isStopped else { return }
-        do {
-            try body()
-        } catch {
-            stop(error)
-        }
+        guard let tree, !isStopped else { return }
+        do throws(FileStoreError) { try tree.handle(events) } catch { stop(error) }
     }
 
     private func stop(_ failure: FileStoreError?) {
