@@ -34,6 +34,13 @@ public struct FileSystemError: Error, Sendable {
 
     /// Whether the device or a quota is full.
     public var isOutOfSpace: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
+
+    /// The error with a path, unless it has one: the error of a call with a descriptor has none.
+    package func named(_ path: POSIXPath) -> FileSystemError {
+        var named = self
+        if named.path == nil { named.path = path }
+        return named
+    }
 }
 
 extension FileSystemError: CustomStringConvertible {

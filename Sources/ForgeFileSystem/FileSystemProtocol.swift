@@ -152,9 +152,8 @@ extension POSIXFileSystem {
 
     public func contentsOfDirectory(at url: URL) throws -> [URL] {
         let path = try POSIXPath(url)
-        let entries = try withPathInErrors(path) { () throws(FileSystemError) -> [DirectoryEntry] in
-            try self.entries(ofDirectory: path)
-        }
+        let entries: [DirectoryEntry]
+        do throws(FileSystemError) { entries = try self.entries(ofDirectory: path) } catch { throw error.named(path) }
         return entries.map { URL(path.appending($0.name), isDirectory: $0.type == .directory) }
     }
 
@@ -187,9 +186,11 @@ extension POSIXFileSystem {
         }
         let directory = try openDirectory(parent.isEmpty ? "." : parent)
         defer { discard(directory) }
-        try withPathInErrors(path) { () throws(FileSystemError) in
+        do throws(FileSystemError) {
             try replaceFile(
                 name, at: directory, .replacing, permissions: permissions, durability: .full, content: content)
+        } catch {
+            throw error.named(path)
         }
     }
 
@@ -202,10 +203,10 @@ extension POSIXFileSystem {
         to path: POSIXPath, _ content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let descriptor = try open(path, .writeOnly)
-        try withPathInErrors(path) { () throws(FileSystemError) in
-            try closing(descriptor) { () throws(FileSystemError) in
-                try content(descriptor)
-            }
+        do throws(FileSystemError) {
+            try closing(descriptor) { () throws(FileSystemError) in try content(descriptor) }
+        } catch {
+            throw error.named(path)
         }
     }
 

@@ -174,10 +174,12 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> [UInt8] {
         // A FIFO without a writer would block.
         let descriptor = try openRetrying(path, at: directory, options: [.nonBlocking], resolution: resolution)
-        return try withPathInErrors(path) { () throws(FileSystemError) in
-            try closing(descriptor) { () throws(FileSystemError) in
+        do throws(FileSystemError) {
+            return try closing(descriptor) { () throws(FileSystemError) in
                 try readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
             }
+        } catch {
+            throw error.named(path)
         }
     }
 
@@ -203,19 +205,6 @@ extension POSIXFileSystem {
             } catch  where error.errno == .interrupted {
                 continue
             }
-        }
-    }
-
-    /// Calls `body` and adds a path to an error that has only a descriptor.
-    @inlinable public func withPathInErrors<Result>(
-        _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        do {
-            return try body()
-        } catch {
-            var named = error
-            if named.path == nil { named.path = path }
-            throw named
         }
     }
 }

@@ -162,16 +162,16 @@ final class BackupManifestWriter {
     func finish() throws {
         let digest = hash.finalize()
         try append(BackupManifest.End(files: count, sha256: BackupManifest.hexadecimal(digest)))
-        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
-            try fileSystem.synchronize(descriptor, .full)
-        }
+        do throws(FileSystemError) { try fileSystem.synchronize(descriptor, .full) } catch { throw error.named(path) }
     }
 
     private func append(_ line: some Encodable) throws {
         let bytes = Array(try JSONText.line(line).utf8)
         hash.update(data: bytes)
-        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+        do throws(FileSystemError) {
             try fileSystem.writeBytes(bytes, to: descriptor)
+        } catch {
+            throw error.named(path)
         }
     }
 }
@@ -303,26 +303,33 @@ struct HashedCopy {
             defer { fileSystem.discard(file) }
             let before = try status(of: file, from)
             let permissions = given ?? FilePermissions(rawValue: before.permissions.rawValue & 0o777)
-            let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) -> Descriptor in
+            let copy: Descriptor
+            do throws(FileSystemError) {
                 let (directory, name) = try target.openParent(of: item)
                 defer { fileSystem.discard(directory) }
-                return try fileSystem.open(
+                copy = try fileSystem.open(
                     name, at: directory, .writeOnly, options: [.create, .truncate, .noFollow],
                     permissions: .ownerReadWrite)
+            } catch {
+                throw error.named(path)
             }
             defer { fileSystem.discard(copy) }
             let content = try read(file, from) { (piece) throws(FileSystemError) in
-                try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+                do throws(FileSystemError) {
                     try fileSystem.writeBytes(piece, to: copy)
+                } catch {
+                    throw error.named(path)
                 }
             }
             let copiedAttributes =
                 try attributes
                 ?? reading(from) { () throws(FileSystemError) in try fileSystem.fileAttributes(of: file) }
-            try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+            do throws(FileSystemError) {
                 try fileSystem.setFileAttributes(copiedAttributes, of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
                 try BulkFlush.flush(copy, on: fileSystem)
+            } catch {
+                throw error.named(path)
             }
             let after = try status(of: file, from)
             if FileRevision(before) == FileRevision(after), before.changed == after.changed || after.linkCount == 0 {
@@ -376,10 +383,6 @@ struct HashedCopy {
     private func reading<Result>(
         _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
     ) throws(SourceFailure) -> Result {
-        do {
-            return try fileSystem.withPathInErrors(path, body)
-        } catch {
-            throw SourceFailure(error: error)
-        }
+        do throws(FileSystemError) { return try body() } catch { throw SourceFailure(error: error.named(path)) }
     }
 }

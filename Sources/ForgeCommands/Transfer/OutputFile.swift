@@ -81,8 +81,10 @@ final class OutputFile {
     /// - Throws: `FileSystemError`. A file that is replaced is unchanged then; another one may have received the first
     ///   bytes.
     func write(_ bytes: [UInt8]) throws(FileSystemError) {
-        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+        do throws(FileSystemError) {
             try fileSystem.writeBytes(bytes, to: descriptor)
+        } catch {
+            throw error.named(path)
         }
     }
 

@@ -66,11 +66,7 @@ struct SourceFile {
 
     /// Calls `body`, and converts its error to a failure of this file.
     func reading<Result>(_ body: () throws(FileSystemError) -> Result) throws(SourceFailure) -> Result {
-        do {
-            return try fileSystem.withPathInErrors(path, body)
-        } catch {
-            throw SourceFailure(error: error)
-        }
+        do throws(FileSystemError) { return try body() } catch { throw SourceFailure(error: error.named(path)) }
     }
 
     /// Throws if the file has changed since it was opened.

@@ -74,19 +74,6 @@ package struct OpenFile: ~Copyable, Sendable {
     ) throws(Failure) -> Result {
         try body(descriptor)
     }
-
-    /// Calls `body` with the descriptor; an error without a path gets that of the file.
-    private func naming<Result>(
-        _ body: (Descriptor) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        do throws(FileSystemError) {
-            return try body(descriptor)
-        } catch {
-            var named = error
-            if named.path == nil { named.path = path }
-            throw named
-        }
-    }
 }
 
 extension OpenFile {
@@ -105,8 +92,10 @@ extension OpenFile {
     package func read(
         into buffer: inout OutputRawSpan, at offset: Int64, expecting expected: Int? = nil
     ) throws(FileSystemError) -> Int {
-        try naming { (descriptor) throws(FileSystemError) in
-            try fileSystem.readFully(descriptor, into: &buffer, at: offset, expecting: expected)
+        do throws(FileSystemError) {
+            return try fileSystem.readFully(descriptor, into: &buffer, at: offset, expecting: expected)
+        } catch {
+            throw error.named(path)
         }
     }
 
@@ -129,28 +118,32 @@ extension OpenFile {
 
     /// Up to `count` bytes from `offset` on; fewer only at the end of the file.
     package func bytes(at offset: Int64, count: Int) throws(FileSystemError) -> [UInt8] {
-        try naming { (descriptor) throws(FileSystemError) in
-            try fileSystem.readBytes(of: descriptor, at: offset, count: count)
+        do throws(FileSystemError) {
+            return try fileSystem.readBytes(of: descriptor, at: offset, count: count)
+        } catch {
+            throw error.named(path)
         }
     }
 
     /// The whole content; see ``POSIXFileSystem/readContents(of:maximumSizeInBytes:)``.
     package func contents(maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
-        try naming { (descriptor) throws(FileSystemError) in
-            try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
+        do throws(FileSystemError) {
+            return try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
+        } catch {
+            throw error.named(path)
         }
     }
 
     /// Flushes the file.
     package func synchronize(_ level: SyncLevel) throws(FileSystemError) {
-        try naming { (descriptor) throws(FileSystemError) in try fileSystem.synchronize(descriptor, level) }
+        do throws(FileSystemError) { try fileSystem.synchronize(descriptor, level) } catch { throw error.named(path) }
     }
 
     // MARK: Status
 
     /// The present status.
     package func currentStatus() throws(FileSystemError) -> FileStatus {
-        try naming { (descriptor) throws(FileSystemError) in try fileSystem.status(of: .descriptor(descriptor)) }
+        try fileSystem.status(of: descriptor, named: path)
     }
 
     /// Whether a path with this status still leads to the file, and nothing has written to it since it was opened.
@@ -163,14 +156,18 @@ extension OpenFile {
 
     /// The attributes that a store has given the file; see ``FileAttributes``.
     package func attributes() throws(FileSystemError) -> [String: [UInt8]] {
-        try naming { (descriptor) throws(FileSystemError) in try fileSystem.fileAttributes(of: descriptor) }
+        do throws(FileSystemError) {
+            return try fileSystem.fileAttributes(of: descriptor)
+        } catch {
+            throw error.named(path)
+        }
     }
 }
 
 extension POSIXFileSystem {
     /// The status of an open file, with the path in errors.
     func status(of descriptor: Descriptor, named path: POSIXPath) throws(FileSystemError) -> FileStatus {
-        try withPathInErrors(path) { () throws(FileSystemError) in try status(of: .descriptor(descriptor)) }
+        do throws(FileSystemError) { return try status(of: .descriptor(descriptor)) } catch { throw error.named(path) }
     }
 
     /// Opens for reading, again after an interruption by a signal.

@@ -159,7 +159,7 @@ extension POSIXFileSystem {
         let above = path.splitLast().parent
         let parent = try openDirectory(above.isEmpty ? "." : above)
         defer { discard(parent) }
-        try withPathInErrors(path) { () throws(FileSystemError) in try synchronizeDirectory(parent) }
+        do throws(FileSystemError) { try synchronizeDirectory(parent) } catch { throw error.named(path) }
     }
 
     /// Makes the names on the path of an existing directory durable, as far as this process may read them.
@@ -213,8 +213,8 @@ extension POSIXFileSystem {
         let status = try status(of: .descriptor(directory))
         // The root directory is its own parent, so the loop ends there at the latest.
         guard flushed.insert(DirectoryIdentity(status)).inserted else { return false }
-        do {
-            try withPathInErrors(path) { () throws(FileSystemError) in try synchronizeDirectory(directory) }
+        do throws(FileSystemError) {
+            do throws(FileSystemError) { try synchronizeDirectory(directory) } catch { throw error.named(path) }
         } catch  where error.errno.isRefusal || error.errno == .readOnlyFileSystem {
             return true  // Another program's, or nothing can be pending there.
         }

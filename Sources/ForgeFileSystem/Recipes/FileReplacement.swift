@@ -89,8 +89,8 @@ extension POSIXFileSystem {
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
         filling fill: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        do {
-            try withPathInErrors(temporary, fill)
+        do throws(FileSystemError) {
+            do throws(FileSystemError) { try fill() } catch { throw error.named(temporary) }
             try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
         } catch {
             // The first failure is the one to report.
@@ -157,14 +157,12 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Descriptor {
         let descriptor = try create(name, at: directory, .readWrite, .privateFile)
         do {
-            try withPathInErrors(name) { () throws(FileSystemError) in
-                try setPermissions(.privateFile, of: .descriptor(descriptor))
-            }
+            try setPermissions(.privateFile, of: .descriptor(descriptor))
         } catch {
             discard(descriptor)
             // A file that cannot be opened would make every later call fail.
             do { try unlink(name, at: directory) } catch _ {}
-            throw error
+            throw error.named(name)
         }
         return descriptor
     }

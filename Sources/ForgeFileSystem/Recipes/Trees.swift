@@ -138,7 +138,7 @@ extension POSIXFileSystem {
         guard name != ".", name != ".." else { throw FileSystemError(.removeDirectory, .invalidArgument, path: path) }
         let above = try openDirectory(parent.isEmpty ? "." : parent, at: directory)
         defer { discard(above) }
-        try withPathInErrors(path) { () throws(FileSystemError) in try removeEntry(name, at: above) }
+        do throws(FileSystemError) { try removeEntry(name, at: above) } catch { throw error.named(path) }
     }
 
     /// Removes one entry of an open directory, with its whole tree.

@@ -73,8 +73,10 @@ package final class StagedFile: Sendable {
         var result: Swift.Result<Result, FileSystemError> = .failure(FileSystemError(.write, .badFileDescriptor))
         content.withLock { content in
             guard case .open(let file) = content else { return }
-            result = Swift.Result { () throws(FileSystemError) in
-                try store.fileSystem.withPathInErrors(name.path) { () throws(FileSystemError) in try body(file) }
+            do throws(FileSystemError) {
+                result = .success(try body(file))
+            } catch {
+                result = .failure(error.named(name.path))
             }
         }
         return try result.get()
@@ -128,9 +130,7 @@ package final class StagedFile: Sendable {
         }
         guard let open else { return }
         // Some file systems report a failed write only now.
-        try store.fileSystem.withPathInErrors(name.path) { () throws(FileSystemError) in
-            try store.fileSystem.close(open)
-        }
+        do throws(FileSystemError) { try store.fileSystem.close(open) } catch { throw error.named(name.path) }
     }
 
     /// The status of the complete content, and whether the file is open.
@@ -375,8 +375,10 @@ extension StoreDirectory {
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         if isFresh {
-            return try fileSystem.withPathInErrors(file.key.path) { () throws(FileSystemError) in
-                try body(file.directory, file.key.path.splitLast().name)
+            do throws(FileSystemError) {
+                return try body(file.directory, file.key.path.splitLast().name)
+            } catch {
+                throw error.named(file.key.path)
             }
         }
         // Staging has checked that no other store has its root on the way.

@@ -165,12 +165,14 @@ extension StoreDirectory {
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let (parent, name) = key.path.splitLast()
-        return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) -> Result in
+        do throws(FileSystemError) {
             guard !parent.isEmpty else { return try body(root, name) }
             if checkingRoots { try requireNoOtherRoot(parent) }
             let descriptor = try openParent(parent, creating: creating)
             defer { fileSystem.discard(descriptor) }
             return try body(descriptor, name)
+        } catch {
+            throw error.named(key.path)
         }
     }
 

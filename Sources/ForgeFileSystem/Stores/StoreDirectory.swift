@@ -124,23 +124,23 @@ package final class StoreDirectory: Sendable {
 
     /// Throws `EBUSY` if the root belongs to a store of another kind with one file per key.
     func requireNoOtherFiles(than kind: StoreKind) throws(FileSystemError) {
-        try namingRoot { () throws(FileSystemError) in try fileSystem.requireNoOtherFiles(than: kind, at: root) }
+        do throws(FileSystemError) {
+            try fileSystem.requireNoOtherFiles(than: kind, at: root)
+        } catch {
+            throw inRoot(error)
+        }
     }
 
     /// Throws `EBUSY` if a store in the root would hide files of another one.
     func requireFree(for kind: StoreKind) throws(FileSystemError) {
-        try namingRoot { () throws(FileSystemError) in try fileSystem.requireFree(root, for: kind) }
+        do throws(FileSystemError) { try fileSystem.requireFree(root, for: kind) } catch { throw inRoot(error) }
     }
 
-    /// Calls `body`, and completes the path of its error, which begins in the root.
-    private func namingRoot(_ body: () throws(FileSystemError) -> Void) throws(FileSystemError) {
-        do throws(FileSystemError) {
-            try body()
-        } catch {
-            var named = error
-            named.path = error.path.map(path.appending) ?? path
-            throw named
-        }
+    /// An error with the whole path, of which it has the part below the root.
+    private func inRoot(_ error: FileSystemError) -> FileSystemError {
+        var named = error
+        named.path = error.path.map(path.appending) ?? path
+        return named
     }
 
     /// Marks the root as that of a store, unless it is marked already.

@@ -19,12 +19,10 @@ package final class StoreLock: Sendable {
     ) throws(FileSystemError) {
         let descriptor = try fileSystem.openStoreFile(name, at: directory, isWritten: isWritten)
         do {
-            try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
-                try fileSystem.lock(descriptor, mode, waitingAtMost: timeout)
-            }
+            try fileSystem.lock(descriptor, mode, waitingAtMost: timeout)
         } catch {
             fileSystem.discard(descriptor)
-            throw error
+            throw error.named(name)
         }
         self.fileSystem = fileSystem
         self.descriptor = descriptor
@@ -281,12 +279,10 @@ extension POSIXFileSystem {
                 permissions: .privateFile, resolution: [.beneath, .noSymbolicLinks])
         }
         do throws(FileSystemError) {
-            try withPathInErrors(name) { () throws(FileSystemError) in
-                try setPermissions(.privateFile, of: .descriptor(file))
-            }
+            try setPermissions(.privateFile, of: .descriptor(file))
         } catch {
             discard(file)
-            throw error
+            throw error.named(name)
         }
         return file
     }

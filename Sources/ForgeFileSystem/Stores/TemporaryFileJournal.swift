@@ -303,11 +303,13 @@ struct TemporaryFileJournalFile: Sendable {
         guard header.allSatisfy({ $0 == 0 }) else { return nil }
         let id = POSIXPath.reserved("", using: fileSystem.randomBits)
         let content = magic + id.bytes
-        try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
+        do throws(FileSystemError) {
             try fileSystem.writeBytes(content + checksum(of: content), to: descriptor, at: 0)
             if let token { try fileSystem.writeBytes(bytes(of: token), to: descriptor, at: tokenOffset) }
             try fileSystem.synchronize(descriptor, .full)
             try fileSystem.synchronizeDirectory(root)
+        } catch {
+            throw error.named(name)
         }
         return id
     }

@@ -230,17 +230,6 @@ extension SystemFileSystem {
         }
         return result
     }
-
-    /// Sets the name and path in errors of a call composed of several.
-    func withPathInErrors(
-        _ path: POSIXPath, as operation: FileSystemOperation, _ body: () throws(FileSystemError) -> Void
-    ) throws(FileSystemError) {
-        do {
-            try body()
-        } catch {
-            throw FileSystemError(operation, error.errno, path: path)
-        }
-    }
 }
 
 extension POSIXPath {

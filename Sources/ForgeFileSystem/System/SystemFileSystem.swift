@@ -109,11 +109,13 @@ extension SystemFileSystem {
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
             // There is no truncateat(2); this checks the size first, as truncate(2) does.
             guard sizeInBytes >= 0 else { throw FileSystemError(.truncate, .invalidArgument, path: path) }
-            try withPathInErrors(path, as: .truncate) { () throws(FileSystemError) in
+            do throws(FileSystemError) {
                 let descriptor = try openForTruncation(path, at: directory, followsLinks: followsLinks)
                 try closing(descriptor) { () throws(FileSystemError) in
                     try truncate(.descriptor(descriptor), to: sizeInBytes)
                 }
+            } catch {
+                throw FileSystemError(.truncate, error.errno, path: path)
             }
         }
     }

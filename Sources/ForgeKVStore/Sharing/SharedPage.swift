@@ -44,8 +44,11 @@ final class SharedPage: Sendable {
         let file = try fileSystem.openStoreFile(.sharedName, at: directory)
         let isNew: Bool
         do throws(FileSystemError) {
-            let place = try fileSystem.withPathInErrors(.sharedName) { () throws(FileSystemError) in
-                try Self.register(in: file, on: fileSystem, processes)
+            let place: (slot: Int, isNew: Bool)
+            do throws(FileSystemError) {
+                place = try Self.register(in: file, on: fileSystem, processes)
+            } catch {
+                throw error.named(.sharedName)
             }
             slot = Atomic(place.slot)
             isNew = place.isNew
@@ -351,9 +354,13 @@ extension SharedPage {
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
-        let content = try fileSystem.withPathInErrors(.sharedName) { () throws(FileSystemError) -> SharedPageContent in
-            try fileSystem.closing(file) { () throws(FileSystemError) in try Self.content(of: file, on: fileSystem) }
+        do throws(FileSystemError) {
+            let content = try fileSystem.closing(file) { () throws(FileSystemError) in
+                try Self.content(of: file, on: fileSystem)
+            }
+            return content.running(processes).first?.id
+        } catch {
+            throw error.named(.sharedName)
         }
-        return content.running(processes).first?.id
     }
 }
