@@ -86,9 +86,7 @@ struct SourceFile {
     /// The whole content of a file of at most 64 KiB; nil for a longer file.
     func shortContent() throws(SourceFailure) -> [UInt8]? {
         guard status.sizeInBytes <= Self.shortSize else { return nil }
-        let bytes = try reading { () throws(FileSystemError) in
-            try fileSystem.readBytes(of: descriptor, at: 0, count: Int(status.sizeInBytes))
-        }
+        let bytes = try read(0..<status.sizeInBytes)
         try requireUnchanged()
         return bytes
     }
@@ -151,9 +149,7 @@ struct SourceFile {
             var offset: Int64 = 0
             while true {
                 try Interruption.check()
-                let piece = try reading { () throws(FileSystemError) in
-                    try fileSystem.readBytes(of: descriptor, at: offset, count: 1 << 20)
-                }
+                let piece = try read(offset..<offset + (1 << 20))
                 guard !piece.isEmpty else { break }
                 try await writer.write(Data(piece))
                 offset += Int64(piece.count)

@@ -214,9 +214,11 @@ extension POSIXFileSystem {
         // The root directory is its own parent, so the loop ends there at the latest.
         guard flushed.insert(DirectoryIdentity(status)).inserted else { return false }
         do throws(FileSystemError) {
-            do throws(FileSystemError) { try synchronizeDirectory(directory) } catch { throw error.named(path) }
+            try synchronizeDirectory(directory)
         } catch  where error.errno.isRefusal || error.errno == .readOnlyFileSystem {
             return true  // Another program's, or nothing can be pending there.
+        } catch {
+            throw error.named(path)
         }
         return true
     }
