@@ -79,8 +79,8 @@ public final class ObservedSettings: Observable, Sendable {
         while !Task.isCancelled {
             do throws(KVStoreError) {
                 guard let set = try await iterator.nextSet() else { return }
-                let isPartial = set.changes.allSatisfy { $0.name != nil }
-                await announce(isPartial ? set.changes.compactMap(\.name) : nil)
+                let names = set.changes.compactMap(\.name)
+                await announce(names.count == set.changes.count ? names : nil)
             } catch {
                 await announce(nil)
             }
