@@ -116,7 +116,7 @@ extension KVKey: CustomStringConvertible {
 protocol ComparedByBytes: Hashable {
     associatedtype Identity: Hashable
 
-    /// What is compared: each name as a ``KeyName``.
+    /// The compared parts, with each name as a ``KeyName``.
     var identity: Identity { get }
 }
 

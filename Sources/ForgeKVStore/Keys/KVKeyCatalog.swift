@@ -149,7 +149,7 @@ extension KVKeyProblem: Hashable, ComparedByBytes {
     struct Identity: Hashable {
         var names: [KeyName]
 
-        /// What the description adds to the names: the kind of the mistake, and the types, versions or their number.
+        /// The kind of the mistake, and the types, the versions or their number.
         var text: String
     }
 
