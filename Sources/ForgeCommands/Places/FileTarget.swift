@@ -269,17 +269,21 @@ struct FileTarget: Sendable {
         }
     }
 
+    /// Whether a directory of an ordinary tree exists.
+    private func isPresent(_ directory: POSIXPath) throws(FileSystemError) -> Bool {
+        do {
+            fileSystem.discard(try openDirectory(directory))
+            return true
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return false
+        }
+    }
+
     /// Creates a directory of an ordinary tree, and its ancestors, with the permissions of the same directories in
     /// `source` if that is given. Has no effect for a file store, and where a store or backup is an obstacle.
     func prepare(_ directory: POSIXPath, like source: ConfinedDirectory?) throws {
         guard store == nil else { return }
-        var isPresent = true
-        do throws(FileSystemError) {
-            fileSystem.discard(try openDirectory(directory))
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            isPresent = false
-        }
-        guard !isPresent else {
+        guard try !isPresent(directory) else {
             guard !presentDirectories.contains(directory) else { return }
             presentDirectories.insert(directory)
             // Before a lock of the store, or a directory with the name of one, is copied there.

@@ -115,7 +115,8 @@ struct KVStoreArgument: ParsableArguments {
             }
             guard try scope.role(of: FileKVStore.logName, at: directory, on: fileSystem) != .log else { return nil }
             return "\(path.shown) is not a key-value store: its file log belongs to another program"
-        } catch  where [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
+        } catch {
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
             return nil  // There is no log, or opening the store reports the error.
         }
     }
