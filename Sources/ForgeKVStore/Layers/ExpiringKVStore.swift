@@ -324,6 +324,8 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         }
         return inner
     }
+
+    public func synchronize() throws { try base.synchronize() }
 }
 
 extension ExpiringKVStore: KVStoreAbove {

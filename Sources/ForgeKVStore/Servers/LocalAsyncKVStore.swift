@@ -155,18 +155,14 @@ protocol KVExpiringBatches: KVTransactionalStoring {
 // MARK: Threads
 
 /// A store that is no ``KVLayer`` and makes its writes in another store.
-protocol KVStoreAbove<Below>: Sendable {
-    associatedtype Below: Sendable
+protocol KVStoreAbove<Below>: KVStoring {
+    associatedtype Below: KVStoring
 
     var storeBelow: Below { get }
 }
 
-extension KVStoreAbove where Self: KVStoring, Below: KVStoring {
+extension KVStoreAbove {
     public func report(_ issue: KVStoreIssue) { storeBelow.report(issue) }
-}
-
-extension KVStoreAbove where Self: KVTransactionalStoring, Below: KVTransactionalStoring {
-    public func synchronize() throws { try storeBelow.synchronize() }
 }
 
 extension FileKVStore {

@@ -222,7 +222,7 @@ extension FileKVStore {
     public func report(_ issue: KVStoreIssue) { options.report(issue) }
 }
 
-extension FileKVStore: EngineStore {}
+extension FileKVStore: WritableEngineStore {}
 
 /// A store whose values are in an engine of this process, and the calls that all of these make alike.
 protocol EngineStore: KVRawStoring {
@@ -241,7 +241,10 @@ extension EngineStore {
     public func subscribe(to scope: KVScope) -> KVChanges? { engine.subscribe(to: scope) }
 }
 
-extension EngineStore where Self: KVTransactionalStoring {
+/// A store of this process in which the app writes.
+protocol WritableEngineStore: EngineStore, KVTransactionalStoring {}
+
+extension WritableEngineStore {
     public func remove<T>(_ key: KVKey<T>) throws { try engine.remove(key.identity) }
 
     public func removeAll() throws { try engine.removeAll() }
