@@ -1,9 +1,11 @@
 import ForgeCoding
+import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 /// A store that fails at a chosen write.
@@ -287,5 +289,165 @@ struct MigratingTests {
             try await group.waitForAll()
         }
         #expect(try old.keys() == [])
+    }
+}
+
+@Suite("Removals while values move from one store to another, and crashes")
+struct MigratingCrashTests {
+    private typealias Store = MigratingKVStore<FileKVStore, FileKVStore>
+
+    private struct Broken: Error { var name: String }
+
+    private static let key = KVKey<Int>("a")
+
+    /// Opens the store, whose old store may have to be filled first.
+    private static func open(on fileSystem: any POSIXFileSystem, filling names: [String] = []) throws -> Store {
+        var options = IssueRecorder().options()
+        options.reserveLittle()
+        let old = try FileKVStore(at: "/old", fileSystem: fileSystem, options: options)
+        for name in names { try old.set(KVKey<Int>(name), value: 1) }
+        if !names.isEmpty { try old.synchronize() }
+        return MigratingKVStore(
+            from: old, to: try FileKVStore(at: "/new", fileSystem: fileSystem, options: options), copiesOnRead: false)
+    }
+
+    private static let removals: [String: @Sendable (Store) throws -> Void] = [
+        "remove": { store in
+            try store.remove(key)
+            try store.synchronize()
+        },
+        "removeIfPresent": { store in try store.removeIfPresent(key, durability: .full) },
+        "batch": { store in try store.batch(durability: .full) { $0.remove(key) } },
+        "removeAll": { store in
+            try store.removeAll()
+            try store.synchronize()
+        },
+        "removeMigrated": { store in
+            try store.removeMigrated()
+            try store.remove(key)
+            try store.synchronize()
+        },
+    ]
+
+    @Test("a value that was removed durably is not back after a power cut", arguments: removals.keys.sorted())
+    func durable(_ name: String) throws {
+        let remove = try #require(Self.removals[name])
+        let device = try SimulatedDevice()
+        do {
+            let store = try Self.open(on: device.fileSystem, filling: ["a"])
+            try remove(store)
+            #expect(try store.keys() == [])
+            device.crash(.powerCut)
+        }
+        device.unlock()
+        #expect(try Self.open(on: device.fileSystem).keys() == [])
+    }
+
+    @Test("the old store is flushed once when a value is removed from it or may have been, and by no other change")
+    func flushes() throws {
+        let old = RecordingKVStore(InMemoryKVStore())
+        let store = MigratingKVStore(from: old, to: InMemoryKVStore())
+        func flushCount() -> Int {
+            defer { old.clear() }
+            return old.calls.filter { $0.operation == .synchronize }.count
+        }
+        try old.set(Self.key, value: 1)
+        try store.set(Self.key, value: 2)
+        try store.update(Self.key, default: 0) { $0 += 1 }
+        #expect(flushCount() == 0)
+        try store.remove(Self.key)
+        #expect(flushCount() == 1)
+        try store.removeValue(named: "absent")
+        try store.set(Self.key, value: 1, durability: .full)
+        try store.batch(durability: .full) { $0.remove(Self.key) }
+        try store.removeAll()
+        #expect(flushCount() == 0)
+        // What a process that was killed has removed may not be durable.
+        typealias Recorded = MigratingKVStore<RecordingKVStore<InMemoryKVStore>, InMemoryKVStore>
+        let calls: [(Recorded) throws -> Void] = [
+            { try $0.synchronize() }, { try $0.remove(Self.key) }, { try $0.removeAll() },
+        ]
+        for call in calls {
+            let next = MigratingKVStore(from: old, to: InMemoryKVStore())
+            for count in [1, 0] {
+                try call(next)
+                #expect(flushCount() == count)
+            }
+        }
+    }
+
+    @Test("an old store that cannot be flushed fails a flush only if a value was removed from it")
+    func failingFlush() throws {
+        let base = InMemoryKVStore()
+        try base.set(Self.key, value: 1)
+        let old = StumblingKVStore(base)
+        let new = InMemoryKVStore()
+        let store = MigratingKVStore(from: old, to: new)
+        old.fail(after: 0)
+        try store.synchronize()
+        old.fail(after: 1)
+        #expect(throws: KVStoreError.self) { try store.remove(Self.key) }
+        // Removed from the old store, and kept in the new one.
+        #expect(try base.keys() == [] && new.keys() == ["a"])
+        #expect(throws: KVStoreError.self) { try store.synchronize() }
+        old.fail(after: 1)
+        try store.synchronize()
+        #expect(store.get(Self.key) == 1)
+    }
+
+    /// Removes each value durably in another way; removals that an earlier run has acknowledged are not repeated.
+    private static func removeAll(
+        in store: Store, except done: [String], begin: (String) -> Void, acknowledge: (String) -> Void
+    ) throws {
+        for name in ["a", "b", "c", "everything"] where !done.contains(name) {
+            let key = KVKey<Int>(name)
+            begin(name)
+            switch name {
+            case "a":
+                try store.remove(key)
+                try store.synchronize()
+            case "b":
+                // A removal by a killed process is only seen.
+                if try !store.removeIfPresent(key, durability: .full) { try store.synchronize() }
+            case "c":
+                try store.batch(durability: .full) { batch in
+                    try batch.set(KVKey<Int>("with c"), value: 1)
+                    batch.remove(key)
+                }
+            default:
+                try store.removeAll()
+                try store.synchronize()
+            }
+            acknowledge(name)
+        }
+    }
+
+    @Test("no crash, of a program that was started after a kill either, loses a value or brings a removed one back")
+    func crashes() async throws {
+        let report = try await forEachCrash(
+            limit: TestDepth.limit(20, deep: 2_000),
+            prepare: { fileSystem in _ = try Self.open(on: fileSystem, filling: ["a", "b", "c", "d"]) }
+        ) { fileSystem, run in
+            let store = try Self.open(on: fileSystem)
+            try Self.removeAll(in: store, except: [], begin: run.begin, acknowledge: run.acknowledge)
+        } recover: { fileSystem, crash in
+            let store = try Self.open(on: fileSystem)
+            func has(_ name: String) -> Bool { store.contains(KVKey<Int>(name)) }
+            for name in ["a", "b", "c"] where crash.acknowledged.contains(name) && has(name) {
+                throw Broken(name: name)
+            }
+            if crash.acknowledged.contains("everything"), try !store.keys().isEmpty { throw Broken(name: "all") }
+            if !crash.begun.contains("everything") {
+                for name in ["a", "b", "c", "d"] where !crash.begun.contains(name) && !has(name) {
+                    throw Broken(name: name)
+                }
+                // The batch is applied as a whole.
+                if has("c") == has("with c") { throw Broken(name: "with c") }
+            }
+            // In the same store, which has not flushed what an earlier process has written.
+            try Self.removeAll(
+                in: store, except: crash.acknowledged, begin: crash.begin, acknowledge: crash.acknowledge)
+        }
+        #expect(report.stateCountAfterKills > 0 && report.nestedStateCount > 0)
     }
 }

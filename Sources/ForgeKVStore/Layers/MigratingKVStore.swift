@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// A key-value store that moves its values from an old store to a new one while in use.
 ///
@@ -12,17 +13,18 @@ import Foundation
 ///
 /// A change, except a raw `set`, first copies the affected values into the new store: `set` copies the value that it
 /// replaces, so that the new store can set it aside, and a batch those that it replaces, removes or requires. Removals,
-/// alone or in a batch, then make these copies durable and remove the values from the old store. After that, the change
-/// is made in the new store. So no removed value reappears from the old store, and no value is lost if the change
-/// fails. ``removeAll()`` empties the old store first; if it fails after that, values that only the old store had are
-/// lost.
+/// alone or in a batch, then make these copies durable and remove the values from the old store, durably. After that, the
+/// change is made in the new store. So no removed value reappears from the old store, not even after a power cut, and no
+/// value is lost if the change fails. A removal of a value that the old store has therefore waits for both devices, once.
+/// ``removeAll()`` empties the old store first; if it fails after that, values that only the old store had are lost.
 ///
 /// Values are copied as they are. User defaults read a number as `Bool`, and a Boolean as a number; the new store does
 /// not, so that such a value is readable only until ``removeMigrated()`` removes it from the old store: `set` it first,
 /// with its type.
 ///
 /// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
-/// and wrap this store in the `ExpiringKVStore`.
+/// and wrap this store in the `ExpiringKVStore`. An `ExpiringKVStore` as the new store brings old values back: a value
+/// whose lifetime has ended there is absent, so that of the old store is read, and copied without an end.
 ///
 /// No other code may write to either store meanwhile. Moves through this object are serialised. The stores may not
 /// overlap: the names of a new store that is a namespace of the old one have to be left out by `names`. Otherwise
@@ -39,6 +41,16 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     /// were copied or moved before, so no later copy replaces what it stores. Recursive, because a copy may report an
     /// issue to the app.
     private let writing = NSRecursiveLock()
+
+    /// Whether the device of the old store has its removals. Changed while `writing` is held.
+    private let removals = Atomic(Removals.unknown)
+
+    private enum Removals: UInt8, AtomicRepresentable {
+        /// This object has removed nothing; a process that was killed may have.
+        case unknown
+
+        case unflushed, durable
+    }
 
     /// Creates a store that takes values missing from `new` from `old`.
     ///
@@ -68,25 +80,28 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///   the old store too.
     @discardableResult
     public func migrateAll() throws -> KVTransferReport {
-        try writing.withLock { try copyAll() }
+        try holdingStores(.migrate) { try copyAll() }
     }
 
     /// Copies every value that only the old store has, and removes values from the old store that the new one has.
     ///
     /// Values that could not be copied stay in the old store. If the new store supports durability, it is made durable
-    /// before the removal.
+    /// before the removal, and the old store after it.
     ///
     /// - Throws: ``KVStoreError``: no value is lost, and the call can be repeated; `.refused` if both stores are the same
     ///   or overlap.
     @discardableResult
     public func removeMigrated() throws -> KVTransferReport {
-        try writing.withLock {
+        try holdingStores(.migrate) {
             let report = try copyAll()
             try secure()
             let failed = Set(report.failures.map { KeyName($0.name) })
             let names = try oldNames().filter { !failed.contains(KeyName($0)) }
-            if let first = names.first { try removeFirst(first) }
-            for name in names.dropFirst() { try old.removeValue(named: name) }
+            guard let first = names.first else { return report }
+            try removeFromOld {
+                try removeFirst(first)
+                for name in names.dropFirst() { try old.removeValue(named: name) }
+            }
             return report
         }
     }
@@ -135,10 +150,48 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     /// Moves the values of names into the new store.
     private func move(_ names: some Sequence<String>) throws {
         let found = try names.filter { try KeyName($0).isValid && old.rawValue(named: $0) != nil }
-        guard !found.isEmpty else { return }
+        guard !found.isEmpty else { return try flushEarlierRemovals() }
         for name in found { try copy(name) }
         try secure()
-        for name in found { try old.removeValue(named: name) }
+        try removeFromOld { for name in found { try old.removeValue(named: name) } }
+    }
+
+    /// Removes values from the old store, and makes that durable: the change that follows in the new store may become
+    /// durable at any time, and the old values would be back after a power cut.
+    private func removeFromOld(_ remove: () throws -> Void) throws {
+        removals.store(.unflushed, ordering: .releasing)
+        try remove()
+        try flushRemovals()
+    }
+
+    private func flushRemovals() throws {
+        try old.transactional?.synchronize()
+        removals.store(.durable, ordering: .releasing)
+    }
+
+    /// Makes removals from the old store durable that may not be: those of a process that was killed, or of a call that
+    /// failed.
+    private func flushEarlierRemovals() throws {
+        guard removals.load(ordering: .acquiring) != .durable else { return }
+        do {
+            try flushRemovals()
+        } catch {
+            // An old store that cannot be flushed does no harm if nothing was removed from it.
+            guard removals.load(ordering: .acquiring) == .unknown else { throw error }
+        }
+    }
+
+    /// Calls both stores for one call of this store, which their errors name.
+    private func holdingStores<Result>(
+        _ call: KVStoreError.Operation, _ body: () throws -> Result
+    ) throws -> Result {
+        try writing.withLock {
+            do {
+                return try body()
+            } catch let error as KVStoreError {
+                throw error.of(call)
+            }
+        }
     }
 
     /// Moves a value that was read from the old store; a failure is ignored, because the next read tries again.
@@ -149,6 +202,18 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         } catch {
             // The read has succeeded. `migrateAll` reports the reason.
         }
+    }
+}
+
+// MARK: Durability
+
+extension MigratingKVStore where New: KVTransactionalStoring {
+    /// Waits until every earlier write is durable, removals from the old store included.
+    public func synchronize() throws {
+        if removals.load(ordering: .acquiring) != .durable {
+            try writing.withLock { try flushEarlierRemovals() }
+        }
+        try new.synchronize()
     }
 }
 
@@ -213,11 +278,15 @@ extension MigratingKVStore {
     }
 
     public func removeAll() throws {
-        try writing.withLock {
-            if isIncluded == nil {
-                try old.removeAll()
+        try holdingStores(.removeAll) {
+            let names = try oldNames()
+            if names.isEmpty {
+                try flushEarlierRemovals()
             } else {
-                for name in try oldNames() { try old.removeValue(named: name) }
+                try removeFromOld {
+                    guard isIncluded != nil else { return try old.removeAll() }
+                    for name in names { try old.removeValue(named: name) }
+                }
             }
             try new.removeAll()
         }
@@ -270,7 +339,7 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
                 case .remove(let name): removed.append(name)
                 }
             }
-            try move(removed)
+            if !removed.isEmpty { try move(removed) }
         }
         try new.commit(batch)
     }

@@ -206,6 +206,13 @@ extension KVStoreError {
         }
     }
 
+    /// The error of a call that another one makes, as an error of that other one.
+    func of(_ call: Operation) -> KVStoreError {
+        var error = self
+        error.operation = call
+        return error
+    }
+
     /// The error of a batch that a call makes for one key, as an error of that call.
     func of(_ call: Operation, _ name: String) -> KVStoreError {
         guard operation == .batch else { return self }
