@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// `value(for:load:)` looks in memory, then on disk, and loads the value if neither has it.
 /// However many callers ask for a key at the same time, it is read, decoded and loaded once. A call that is cancelled
-/// ends at once; the load is cancelled when no caller waits for it any more.
+/// while it waits ends at once; the load is cancelled when no caller waits for it any more.
 ///
 /// Errors of the disk or of the coding do not make a call fail: the value is loaded, or kept in memory only, and
 /// ``CacheOptions/onError`` is called. Only ``remove(_:)``, ``purge()`` and ``sizeOnDisk()`` throw them.
@@ -53,7 +53,8 @@ public final class BoundedCache<Value: Sendable>: Sendable {
     ///   - load: Loads the value in a task of its own. It gets the entry whose lifetime has ended, if there is one.
     /// - Returns: The value; nil if `load` has answered, now or before, that there is none.
     /// - Throws: The error of `load`, unless a stale value can be returned; `CancellationError` if this task is
-    ///   cancelled; ``CacheError`` if `load` answers ``CacheLoad/notModified(expiresAfter:)`` without a stale entry.
+    ///   cancelled and has to wait, for the disk or for `load`; ``CacheError`` if `load` answers
+    ///   ``CacheLoad/notModified(expiresAfter:)`` without a stale entry.
     nonisolated(nonsending) public func value(
         for key: String, load: @escaping @Sendable (StaleCacheEntry<Value>?) async throws -> CacheLoad<Value>
     ) async throws -> Value? {
@@ -68,7 +69,8 @@ public final class BoundedCache<Value: Sendable>: Sendable {
 
     /// The value of a key: from memory, from disk, or else from `load`. It has no end of its lifetime.
     ///
-    /// - Throws: The error of `load`; `CancellationError` if this task is cancelled.
+    /// - Throws: The error of `load`; `CancellationError` if this task is cancelled and has to wait, for the disk or for
+    ///   `load`.
     nonisolated(nonsending) public func value(
         for key: String, load: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {

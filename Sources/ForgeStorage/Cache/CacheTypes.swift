@@ -46,7 +46,8 @@ public struct CacheLimits: Hashable, Sendable {
     /// The maximum number of entries.
     public var count: Int
 
-    /// Creates limits; without an argument there is none. Negative limits are zero: no entry is kept.
+    /// Creates limits; without an argument there is none. Negative limits are zero. With a limit of zero no entry is
+    /// kept, also none of the size 0.
     public init(sizeInBytes: Int = .max, count: Int = .max) {
         self.sizeInBytes = max(sizeInBytes, 0)
         self.count = max(count, 0)
@@ -54,6 +55,9 @@ public struct CacheLimits: Hashable, Sendable {
 
     /// No limits.
     public static let unlimited = CacheLimits()
+
+    /// Whether entries of this size together can be kept.
+    func permit(_ size: Int) -> Bool { size <= sizeInBytes && sizeInBytes > 0 && count > 0 }
 }
 
 /// The form of a cache's values on disk, and their sizes in memory.

@@ -62,7 +62,7 @@ package struct EvictionQueue<Key: Hashable & Sendable, Payload: Sendable>: Senda
         } else {
             (new.useCount, new.isSmall) = (sketch.estimate(new.hash), policy == .frequency)
         }
-        guard size <= limits.sizeInBytes, limits.count > 0 else { return [(key, payload, size)] }
+        guard limits.permit(size) else { return [(key, payload, size)] }
         useCount &+= 1
         new.useCount = min(new.useCount + 1, FrequencySketch.maximum)
         let evicted = trim(to: CacheLimits(sizeInBytes: limits.sizeInBytes - size, count: limits.count - 1))

@@ -57,7 +57,7 @@ final class FileIndex: Sendable {
     ///   were removed.
     func store(_ name: String, sizeInBytes: Int, write: () throws -> Bool) throws {
         try listOnce()
-        guard sizeInBytes <= limits.sizeInBytes, limits.count > 0 else { return try remove(name) }
+        guard limits.permit(sizeInBytes) else { return try remove(name) }
         try nameLocks.withLock(name) {
             guard try write() else { return }
             state.withLock { state in
@@ -142,7 +142,7 @@ final class FileIndex: Sendable {
             var sum = 0
             for file in files.reversed() {
                 let (total, overflows) = sum.addingReportingOverflow(file.sizeInBytes)
-                guard !overflows, total <= limits.sizeInBytes, keptCount < limits.count else { break }
+                guard !overflows, limits.permit(total), keptCount < limits.count else { break }
                 sum = total
                 keptCount += 1
             }

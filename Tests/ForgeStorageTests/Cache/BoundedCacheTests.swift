@@ -200,6 +200,12 @@ struct BoundedCacheTests {
         await #expect(throws: CancellationError.self) { try await first.value }
         await gate.open()
         #expect(try await second.value == Data("a".utf8))
+        // A value that is at hand needs no waiting.
+        let cancelled = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            return try await cache.value(for: "a", load: load)
+        }
+        #expect(try await cancelled.value == Data("a".utf8))
         #expect(cache.statistics.loadCount == 1)
     }
 

@@ -23,6 +23,26 @@ struct MemoryCacheTests {
         #expect(statistics.evictionCount == 50 - statistics.count)
     }
 
+    @Test("a limit of zero keeps nothing, also no value of the size 0", arguments: [0, -1])
+    func zero(_ limit: Int) async throws {
+        var assigned = CacheLimits()
+        assigned.sizeInBytes = limit
+        for limits in [CacheLimits(sizeInBytes: limit), assigned, CacheLimits(count: limit)] {
+            let cache = MemoryCache<Int>(limits: limits)
+            for number in 0..<3 { cache.insert(number, for: "\(number)") }
+            #expect(cache.statistics.count == 0 && cache.statistics.evictionCount == 3)
+            #expect(cache.value(for: "2") == nil)
+            var options = CacheOptions()
+            options.memory = limits
+            let bounded = try BoundedCache<Data>(directory: nil, options: options)
+            await bounded.insert(Data(), for: "a")
+            #expect(bounded.valueInMemory(for: "a") == nil)
+        }
+        let cache = MemoryCache<Int>(limits: CacheLimits(sizeInBytes: 1))
+        for number in 0..<3 { cache.insert(number, for: "\(number)") }
+        #expect(cache.statistics.count == 3)
+    }
+
     @Test("keys are compared by their bytes")
     func keys() {
         let cache = MemoryCache<Int>(limits: .unlimited)
