@@ -260,6 +260,37 @@ struct TransferTests {
         }
     }
 
+    @Test(
+        "a value with a number out of range or half a character fails alone",
+        arguments: [
+            "1e400", "[1, {\"x\": -1e-400}]", #""\ud800""#, #""\udc00x""#, #""\ud800\ud83d\ude00""#, #""\ud800\n""#,
+            #"{"\ud800": 1, "\ud801": 2, "x": 1e400}"#,
+        ])
+    func unrepresentable(_ value: String) throws {
+        let report = try store.importValues(from: .json(Data("{\"a\": 1, \"b\": \(value), \"c\": 3}".utf8)))
+        #expect(report.copiedCount == 2 && report.failures.map(\.name) == ["b"])
+        let error = try #require(report.failures.first?.error)
+        #expect(error.code == .unencodable && error.operation == .import && error.key == "b")
+        #expect(try store.integers() == ["a": 1, "c": 3])
+        // It is still JSON up to its end, and a name has no failure of its own.
+        for text in [
+            "{\"b\": \(value)", "{\"b\": \(value)}]", "{\"b\": [\(value),]}", "{\"b\": \(value), \"b\": 1}",
+            #"{"\ud800": 1}"#,
+        ] {
+            #expect(throws: KVStoreError.self) { try KVImportSource.json(Data(text.utf8)) }
+        }
+    }
+
+    @Test("a name that is too long fails alone, and as part of the import")
+    func longName() throws {
+        let name = String(repeating: "x", count: KVKey<Int>.maximumNameLength + 1)
+        let report = try store.importValues(from: .json(Data("{\"\(name)\": 1, \"a\": 2}".utf8)))
+        #expect(report.copiedCount == 1)
+        #expect(report.failures.map(\.error.code) == [.invalidKey])
+        #expect(report.failures.map(\.error.operation) == [.import])
+        #expect(report.failures.map(\.error.key) == [name])
+    }
+
     @Test("a FIFO instead of a file is refused", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func pipe() throws {
         let directory = TemporaryDirectory()

@@ -48,6 +48,10 @@ struct JSONParser {
     private let bytes: [UInt8]
     var offset = 0
 
+    /// Whether parsing goes on after a value that no ``CodedValue`` represents: it is that of a single member.
+    private var isInMember = false
+    private var unrepresentable: CodingFailure?
+
     init(_ text: String) {
         bytes = Array(text.utf8)
         // A parser may ignore a byte order mark (RFC 8259, section 8.1).
@@ -67,6 +71,12 @@ struct JSONParser {
 
     func failure(_ reason: String) -> CodingFailure {
         CodingFailure(.decode, .corrupted("JSON: \(reason) at byte \(offset)"))
+    }
+
+    /// Refuses a value that JSON allows, but no ``CodedValue`` represents.
+    private mutating func refuse(_ reason: String) throws(CodingFailure) {
+        guard isInMember else { throw failure(reason) }
+        unrepresentable = unrepresentable ?? failure(reason)
     }
 
     var next: UInt8? { offset < bytes.count ? bytes[offset] : nil }
@@ -124,7 +134,9 @@ struct JSONParser {
         // Canonically equivalent keys are different keys.
         var keys: Set<[UInt8]> = []
         try forEachMember { (parser, key) throws(CodingFailure) in
-            guard keys.insert(Array(key.utf8)).inserted else { throw parser.failure("a duplicate key") }
+            guard keys.insert(Array(key.utf8)).inserted || parser.unrepresentable != nil else {
+                throw parser.failure("a duplicate key")
+            }
             entries.append(.init(.string(key), try parser.value(levels - 1)))
         }
         return .map(entries)
@@ -181,13 +193,16 @@ struct JSONParser {
         case UInt8(ascii: "t"): text.append(0x09)
         case UInt8(ascii: "u"):
             var scalar = UInt32(try codeUnit())
-            if scalar & 0xFC00 == 0xD800 {
-                guard take(UInt8(ascii: "\\")), take(UInt8(ascii: "u")) else { throw failure("half a surrogate pair") }
+            let end = offset
+            if scalar & 0xFC00 == 0xD800, take(UInt8(ascii: "\\")), take(UInt8(ascii: "u")) {
                 let low = UInt32(try codeUnit())
-                guard low & 0xFC00 == 0xDC00 else { throw failure("half a surrogate pair") }
-                scalar = 0x10000 + (scalar & 0x3FF) << 10 + low & 0x3FF
+                if low & 0xFC00 == 0xDC00 { scalar = 0x10000 + (scalar & 0x3FF) << 10 + low & 0x3FF }
             }
-            guard let character = Unicode.Scalar(scalar) else { throw failure("half a surrogate pair") }
+            guard let character = Unicode.Scalar(scalar) else {
+                // What follows is a character of its own.
+                offset = end
+                return try refuse("half a surrogate pair")
+            }
             text += Character(character).utf8
         default: throw failure("an unknown escape")
         }
@@ -233,7 +248,8 @@ struct JSONParser {
         }
         let exact = DecimalNumeral(text)
         guard let double = Double(text), double.isFinite, double != 0 || exact.isZero else {
-            throw failure("a number outside the range of Double")
+            try refuse("a number outside the range of Double")
+            return .null
         }
         // The text of a `Double` is the shortest one that identifies it, not its exact value.
         if exact == DecimalNumeral(double.description) { return .double(double) }
@@ -241,13 +257,14 @@ struct JSONParser {
     }
 }
 
-/// The members of a JSON object in order; the nesting limit applies to each member separately.
+/// The members of a JSON object in order; the limits of values apply to each member separately.
 package struct JSONMembers {
     package let members: [(name: String, value: Result<CodedValue, CodingFailure>)]
 
     /// Parses the text of an object.
     ///
-    /// A member nested more deeply than `levels` becomes a failure; the others are parsed.
+    /// A member that is nested more deeply than `levels`, or has a number out of range or half a surrogate pair, becomes
+    /// a failure; the others are parsed.
     ///
     /// - Throws: ``CodingFailure`` for text that is not a JSON object, and for two members with the same name.
     package init(_ text: String, levels: Int) throws {
@@ -275,8 +292,12 @@ extension JSONParser {
 
     private mutating func member(_ levels: Int) throws(CodingFailure) -> Result<CodedValue, CodingFailure> {
         let start = offset
+        (isInMember, unrepresentable) = (true, nil)
+        defer { isInMember = false }
         do throws(CodingFailure) {
-            return .success(try value(levels))
+            let tree = try value(levels)
+            if let unrepresentable { return .failure(unrepresentable) }
+            return .success(tree)
         } catch {
             guard case .tooDeep = error.reason else { throw error }
             offset = start

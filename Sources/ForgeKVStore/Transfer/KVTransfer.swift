@@ -23,7 +23,9 @@ struct KVTransfer {
             do {
                 try carry(name, &report)
             } catch let error as KVStoreError {
-                report.failures.append(.init(name: name, error: error))
+                // Looking for a value under the name refuses it.
+                let failure = error.code == .invalidKey ? error.of(.import) : error
+                report.failures.append(.init(name: name, error: failure))
             } catch {
                 report.failures.append(
                     .init(name: name, error: KVStoreError(.damaged, .import, key: name, underlying: error)))
@@ -268,7 +270,8 @@ public struct KVImportSource: Sendable {
     /// Numbers without a fraction or exponent become integers, others a `Double`, or a `Decimal` if a `Double` would
     /// change them, and `null` a stored nil. JSON has no dates or bytes: they stay strings. An object
     /// `{"@schema": 2, "@value": …}` is a value of schema version 2, as written by
-    /// ``KVRawStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
+    /// ``KVRawStoring/exportJSON(prettyPrinted:)``. A value that nests too deep, or has a number out of the range of a
+    /// `Double` or half a surrogate pair, is a failure of its own.
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not a JSON object, or has a duplicate name.
     public static func json(_ data: Data) throws -> KVImportSource {
