@@ -302,6 +302,27 @@ extension [UInt8] {
         try store.close()
     }
 
+    @Test("closing from a report of a call closes the store", arguments: FileKVStore.Sharing.allCases)
+    func fromCall(_ sharing: FileKVStore.Sharing) throws {
+        let opened = Mutex<FileKVStore?>(nil)
+        let codes = Mutex<[KVStoreError.Code?]>([])
+        var options = IssueRecorder().options()
+        options.sharing = sharing
+        options.onIssue = { _ in
+            let result = code { try opened.withLock { $0 }?.close() }
+            codes.withLock { $0.append(result) }
+        }
+        let fileSystem = InMemoryFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        opened.withLock { $0 = store }
+        try store.set(KVKey<String>("a"), value: "text")
+        #expect(store.get(key) == nil)
+        #expect(codes.withLock { $0 } == [nil])
+        #expect(code { try store.set(key, value: 1) } == .unavailable(.closed))
+        let next = try FileKVStore(at: "/store", fileSystem: fileSystem.process())
+        #expect(try next.read(KVKey<String>("a")) == "text")
+    }
+
     @Test("withStore closes the store after success and after an error, and throws the first error")
     func withStore() async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("closing-\(UUID())")

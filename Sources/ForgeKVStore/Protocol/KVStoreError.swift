@@ -1,5 +1,6 @@
 import ForgeCoding
 public import ForgeFileSystem
+import SystemPackage
 
 /// A failed call of a key-value store, on this machine or on a server: the operation, key, store and reason.
 ///
@@ -236,7 +237,9 @@ extension KVStoreError {
     /// Classifies a failure of the file system.
     init(_ error: FileSystemError, _ operation: Operation, key: String? = nil, store: String?) {
         let reason: Unavailability = error.isLocked ? .locked : .inputOutput
-        self.init(.unavailable(reason), operation, key: key, store: store, underlying: error)
+        let isPageFull = error.errno == .noLocks && error.path == .sharedName
+        let detail = isPageFull ? "\(SharedPageContent.slotCount) other processes have the store open" : nil
+        self.init(.unavailable(reason), operation, key: key, store: store, detail: detail, underlying: error)
     }
 }
 

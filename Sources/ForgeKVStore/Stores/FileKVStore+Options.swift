@@ -135,7 +135,7 @@ extension FileKVStore {
         /// A single process. It holds the lock of the store from opening to closing.
         case exclusive
 
-        /// Every process that opens it with this option, up to 252. The lock of the store is held only while a call
+        /// Every process that opens it with this option, up to 249. The lock of the store is held only while a call
         /// writes, compacts or opens the store. Between calls a process holds no lock: its entry in the file `#shared`
         /// keeps out processes that open the store exclusively.
         case shared

@@ -274,8 +274,9 @@ extension FileKVStore {
     ///
     /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed, `.noStore` if the directory was removed
     ///   or another log has taken the place of this one, `.damaged` if another program has truncated the log, which has
-    ///   lost writes; the store is closed nevertheless. `.unavailable(.inUse(processID:))` within ``Options/onIssue``,
-    ///   whose caller this would wait for; the call has no effect.
+    ///   lost writes; the store is closed nevertheless. `.unavailable(.inUse(processID:))` within ``Options/onIssue`` for
+    ///   an issue of a background thread or of the closing itself, which this would wait for; the call has no effect then.
+    ///   For an issue of another call, such as `get`, this closes the store.
     public func close() throws { try engine.close() }
 
     /// Closes the store like ``close()``, without blocking a thread of the pool while the device flushes.

@@ -312,6 +312,7 @@ struct SharedModeTests {
         var stores = try processes.map { try fixture.open($0) }
         let error = try #require(throws: KVStoreError.self) { try fixture.open(fixture.process(1000)) }
         #expect((error.underlying as? FileSystemError)?.errno == .noLocks)
+        #expect(error.detail == "249 other processes have the store open" && "\(error)".contains(": 249 other proc"))
         try stores[0].set(a, value: 1)
         for store in stores { #expect(store.get(a) == 1) }
         fixture.kill(processes[100])
