@@ -168,6 +168,21 @@ import Testing
         #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
     }
 
+    @Test("can be written to after values were removed and the log was compacted")
+    func compactingAfterRemoval() throws {
+        let store = try open()
+        try store.set(KVKey<Int>("first"), value: 0)
+        #expect(try fill(store) > 0)
+        try store.removeAll()
+        // Less than the log has to grow by.
+        try fileSystem.setQuota(.init(sizeInBytes: try fileSystem.usage().sizeInBytes + 16_384))
+        let error = #expect(throws: KVStoreError.self) { try store.set(KVKey<Int>("a"), value: 1) }
+        #expect(error?.isOutOfSpace == true)
+        try store.compact()
+        try store.set(KVKey<Int>("a"), value: 1)
+        #expect(try store.integers() == ["a": 1])
+    }
+
     @Test("without space to compact reports that, and keeps everything", arguments: [true, false])
     func compacting(_ isMapped: Bool) throws {
         let store = try open(isMapped: isMapped)

@@ -21,8 +21,9 @@ public import Foundation
 /// value aside, or meets the end of a background compaction, a full device or a failed record.
 ///
 /// On a full device `removeAll` works, and `remove` within 4 KiB of log space that an open store reserves for it, and
-/// within the block of the file `#reserve`, which an opening or a compaction with space for it creates anew. A store on a read-only medium, or one that another process has open, can be opened with
-/// ``Access/readOnly``.
+/// within the block of the file `#reserve`, which an opening or a compaction with space for it creates anew. What was
+/// removed leaves space for writes after ``compact()``, or when the store is closed and opened again. A store on a
+/// read-only medium, or one that another process has open, can be opened with ``Access/readOnly``.
 ///
 /// If the process has a limit on file sizes (`RLIMIT_FSIZE`) and the log reaches it, the system sends `SIGXFSZ`, which
 /// ends the process. If the process ignores the signal, or the calling thread blocks it, as the threads of Dispatch on
