@@ -50,9 +50,9 @@ public struct ImageHeader: Hashable, Sendable {
         }
     }
 
-    /// The dimensions scaled down, if necessary, so that neither side exceeds `length`.
+    /// The dimensions scaled down, if necessary, so that neither side exceeds `length`, of which less than 1 counts as 1.
     public func scaled(toFit length: Int?) -> ImageHeader {
-        guard let length, length > 0, max(width, height) > length else { return self }
+        guard let length = length.map({ max($0, 1) }), max(width, height) > length else { return self }
         let factor = Double(length) / Double(max(width, height))
         var scaled = self
         scaled.width = min(length, max(1, Int((Double(width) * factor).rounded())))
@@ -71,7 +71,8 @@ extension ImageCacheManager {
     /// - Parameters:
     ///   - id: The identifier.
     ///   - decoder: The decoder; images of different decoder types are kept apart.
-    ///   - length: The maximum width and height, to which a larger image is scaled down; nil for the full size.
+    ///   - length: The maximum width and height, to which a larger image is scaled down; nil for the full size. Less
+    ///     than 1 counts as 1.
     ///   - maximumSizeInBytes: The maximum size of the decoded frames; 256 MiB by default.
     /// - Returns: The decoded image; nil if none was cached.
     /// - Throws: ``CacheError/Reason/tooLargeToDecode(sizeInBytes:)``, the error of the decoder, or as

@@ -128,7 +128,12 @@ struct ImageDecodingTests {
     func scaling() {
         let header = ImageHeader(width: 1000, height: 1, frameCount: 2)
         #expect(header.scaled(toFit: 10) == ImageHeader(width: 10, height: 1, frameCount: 2))
-        for length in [nil, -1, 0, 1000, 2000] { #expect(header.scaled(toFit: length) == header) }
+        for length in [nil, 1000, 2000] { #expect(header.scaled(toFit: length) == header) }
+        for length in [.min, -1, 0, 1] {
+            #expect(header.scaled(toFit: length) == ImageHeader(width: 1, height: 1, frameCount: 2))
+        }
+        let empty = ImageHeader(width: 0, height: 0)
+        #expect(empty.scaled(toFit: 0) == empty)
         let negative = ImageHeader(width: -1, height: -1, frameCount: -1, bytesPerPixel: -1)
         #expect(negative == ImageHeader(width: 0, height: 0, frameCount: 0, bytesPerPixel: 0))
     }
