@@ -1,6 +1,7 @@
 import ChildProcesses
 import Dispatch
 import ForgeCoding
+import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
@@ -49,6 +50,36 @@ struct LayerTests {
         #expect(conflict?.code == .conflict)
     }
 
+    @Test("the errors of emptying name that call, whatever it calls")
+    func emptyingErrors() throws {
+        let file = try LogFixture().open()
+        let store = NamespacedKVStore(file, namespace: "n")
+        try store.set(key, value: 1)
+        try file.close()
+        let batch = #expect(throws: KVStoreError.self) { try store.removeAll() }
+        #expect(batch?.operation == .removeAll && batch?.code == .unavailable(.closed) && batch?.store == "/store")
+
+        /// A store on a locked device.
+        struct Locked: KVLayer, KVRawStoring {
+            let base = InMemoryKVStore()
+            func keys() throws -> [String] { throw KVStoreError(.unavailable(.locked), .keys) }
+        }
+        let old = InMemoryKVStore()
+        try old.set(key, value: 1)
+        for attempt: () throws -> Void in [
+            { try NamespacedKVStore(Locked(), namespace: "n").removeAll() },
+            { try MigratingKVStore(from: Locked(), to: base).removeAll() },
+            { try MigratingKVStore(from: ReadOnlyKVStore(old), to: base, names: { _ in true }).removeAll() },
+        ] {
+            let error = #expect(throws: KVStoreError.self) { try attempt() }
+            #expect(error?.operation == .removeAll)
+        }
+        let migration = #expect(throws: KVStoreError.self) {
+            try MigratingKVStore(from: ReadOnlyKVStore(old), to: base).removeMigrated()
+        }
+        #expect(migration?.operation == .migrate && migration?.code == .readOnly && migration?.key == "a")
+    }
+
     @Test("a namespace of a store without batches can be emptied")
     func namespaceWithoutBatches() throws {
         let suite = TemporarySuite()
@@ -77,6 +108,11 @@ struct LayerTests {
             #expect(error?.code == .readOnly)
         }
         #expect(store.get(key) == 1)
+        // What looks for a value first finds none to change.
+        let absent = KVKey<Int>("absent")
+        #expect(try store.updateIfPresent(absent) { $0 += 1 } == nil)
+        #expect(try !store.removeIfPresent(absent))
+        #expect(throws: KVStoreError.self) { try store.removeIfPresent(key) }
         try base.set(key, value: 3)
         #expect(store.get(key) == 3)
         try store.synchronize()

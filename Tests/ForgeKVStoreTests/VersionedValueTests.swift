@@ -56,6 +56,61 @@ struct VersionedValueTests {
         #expect(values.map(\.key.name) == ["n.a", "n.b"])
     }
 
+    /// A value that cannot be encoded.
+    private struct Refusing: Codable, Sendable {
+        init() {}
+        init(from decoder: any Decoder) throws { throw CancellationError() }
+        func encode(to encoder: any Encoder) throws { throw CancellationError() }
+    }
+
+    @Test(
+        "an error about a value names the store on disk, also below layers",
+        arguments: ["disk", "reactive", "namespaced", "expiring", "migrating", "defaults"])
+    func storeOfErrors(_ name: String) throws {
+        let file = try LogFixture().open()
+        let store: any KVTransactionalStoring =
+            switch name {
+            case "reactive": ReactiveKVStore(file)
+            case "namespaced": NamespacedKVStore(file, namespace: "n")
+            case "expiring": ExpiringKVStore(file)
+            case "migrating": MigratingKVStore(from: InMemoryKVStore(), to: file)
+            case "defaults": FallbackKVStore(file, defaults: InMemoryKVStore())
+            default: file
+            }
+        try store.set(KVKey<String>("a"), value: "text")
+        let number = KVKey<Int>("a")
+        let refusing = KVKey<Refusing>("b")
+        let calls: [(String, () throws -> Void)] = [
+            ("read", { _ = try store.read(number) }),
+            ("versioned", { _ = try store.versioned(number) }),
+            ("update", { try store.update(number, default: 0) { $0 += 1 } }),
+            ("updateIfPresent", { try store.updateIfPresent(number) { $0 += 1 } }),
+            ("withLock", { try Setting(KVSetting(number, default: 0), in: store).withLock { $0 += 1 } }),
+            ("snapshot", { _ = try store.snapshot().read(number) }),
+            ("set", { try store.set(refusing, value: Refusing()) }),
+            ("batch", { try store.batch { try $0.set(refusing, value: Refusing()) } }),
+            ("createIfAbsent", { try store.createIfAbsent(refusing, value: Refusing()) }),
+        ]
+        for (call, body) in calls {
+            let error = #expect(throws: KVStoreError.self, "\(call)") { try body() }
+            #expect(error?.store == "/store", "\(call)")
+            #expect(error?.key == (error?.code == .unencodable ? "b" : "a"), "\(call)")
+        }
+        // Not the error of a store that the closure has used.
+        let other = #expect(throws: KVStoreError.self) {
+            try store.batch { _ in try InMemoryKVStore().set(refusing, value: Refusing()) }
+        }
+        #expect(other?.operation == .set && other?.store == nil)
+    }
+
+    @Test("a value that is no expiring one is reported with the store that has it")
+    func foreignValue() throws {
+        let file = try LogFixture().open()
+        try file.set(KVKey<String>("a"), value: "text")
+        let error = #expect(throws: KVStoreError.self) { try ExpiringKVStore(file).versioned(KVKey<Int>("a")) }
+        #expect(error?.store == "/store" && error?.code == .undecodable)
+    }
+
     @Test("a key counts its versions")
     func counting() {
         #expect([first.schemaVersion, second.schemaVersion, present.schemaVersion] == [1, 2, 3])

@@ -224,7 +224,9 @@ extension KVEngine {
     func snapshot() throws(KVStoreError) -> KVSnapshot {
         try loadRemoteChanges(.snapshot)
         try checkFork(.snapshot)
-        return collect(withValues: true).takeSnapshot()
+        var snapshot = collect(withValues: true).takeSnapshot()
+        snapshot.store = name
+        return snapshot
     }
 
     private func collect(withValues: Bool) -> TableScan {

@@ -37,7 +37,8 @@ private struct ExpiringValue: Codable, Sendable {
 ///
 /// A copy to another store (``KVRawStoring/exportValues(to:existing:)``, ``KVRawStoring/importValues(from:existing:)``,
 /// ``MigratingKVStore``) contains the unexpired values without their expirations. To keep the expirations, copy the
-/// base store into the other base store.
+/// base store into the other base store. Do not use this type as the new store of a `MigratingKVStore`: after the
+/// expiration of a value, the one that the old store still has is read, and copied without an expiration.
 ///
 /// An expiration is not a write: no ``ReactiveKVStore`` reports it (<doc:Layering-stores>).
 ///
@@ -82,7 +83,7 @@ public final class ExpiringKVStore<Base: KVStoring>: KVStoring {
         do {
             return try ValueTable.decode(entry.bytes, as: KVKey<ExpiringValue>(name))
         } catch {
-            throw KVStoreError(decoding: error, .read, key: name)
+            throw KVStoreError(decoding: error, .read, key: name).of(store: self)
         }
     }
 }
@@ -127,7 +128,7 @@ extension ExpiringKVStore {
         do {
             return try ValueTable.decode(kept.value, as: key)
         } catch {
-            throw KVStoreError(decoding: error, .read, key: key.name)
+            throw KVStoreError(decoding: error, .read, key: key.name).of(store: self)
         }
     }
 
@@ -150,7 +151,7 @@ extension ExpiringKVStore {
         do {
             bytes = try ValueTable.encode(value, for: key)
         } catch {
-            throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
+            throw KVStoreError(.unencodable, .set, key: key.name, underlying: error).of(store: self)
         }
         let kept = ExpiringValue(expiration: expiration, value: bytes)
         try exclusively { try base.set(stored(key.name, WrittenType(key)), value: kept) }
@@ -274,7 +275,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
                 continue
             }
         }
-        return KVSnapshot(entries)
+        return KVSnapshot(entries, above: snapshot)
     }
 
     public func commit(_ batch: KVBatch) throws { try commit(batch) { $0 } }

@@ -87,7 +87,9 @@ extension KVStoring {
 /// A read-only view of a key-value store, on this machine or on servers.
 ///
 /// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, even if it would have no
-/// effect. Changes made through the base store are visible.
+/// effect, except that ``KVTransactionalStoring/updateIfPresent(_:durability:_:)`` and
+/// ``KVTransactionalStoring/removeIfPresent(_:durability:)`` of an absent key return. Changes made through the base store
+/// are visible.
 ///
 /// This prevents mistakes, not access: ``base`` is the store itself. A function that takes `some KVStoring` cannot
 /// access it.
@@ -194,7 +196,8 @@ extension FallbackKVStore: KVTransactionalStoring where Base: KVTransactionalSto
             guard let bytes = try defaults.rawValue(named: name) else { continue }
             entries.append((name, KVEntry(bytes: bytes, revision: Self.defaultRevision)))
         }
-        return KVSnapshot(entries + Array(try base.snapshot()))
+        let snapshot = try base.snapshot()
+        return KVSnapshot(entries + Array(snapshot), above: snapshot)
     }
 
     /// Applies changes to the base store; a requirement applies to the visible value, including a default.

@@ -41,11 +41,15 @@ extension NamespacedKVStore: KVStoring, KVRawStoring where Base: KVRawStoring {
     public func remove<T>(_ key: KVKey<T>) throws { try names.translating { try base.remove(names.inner(key)) } }
 
     public func removeAll() throws {
-        let names = try base.keys().filter { self.names.outer($0) != nil }
-        guard !names.isEmpty else { return }
-        try self.names.translating {
-            guard let store = base.transactional else { return try names.forEach(base.removeValue) }
-            try store.batch { batch in for name in names { batch.append(.remove(name: name)) } }
+        do {
+            let names = try base.keys().filter { self.names.outer($0) != nil }
+            guard !names.isEmpty else { return }
+            try self.names.translating {
+                guard let store = base.transactional else { return try names.forEach(base.removeValue) }
+                try store.batch { batch in for name in names { batch.append(.remove(name: name)) } }
+            }
+        } catch let error as KVStoreError {
+            throw error.of(.removeAll)
         }
     }
 
@@ -74,7 +78,9 @@ extension NamespacedKVStore: KVTransactionalStoring where Base: KVTransactionalS
     }
 
     public func snapshot() throws -> KVSnapshot {
-        KVSnapshot(try base.snapshot().compactMap { name, entry in names.outer(name).map { ($0, entry) } })
+        let snapshot = try base.snapshot()
+        return KVSnapshot(
+            snapshot.compactMap { name, entry in names.outer(name).map { ($0, entry) } }, above: snapshot)
     }
 
     public func commit(_ batch: KVBatch) throws {

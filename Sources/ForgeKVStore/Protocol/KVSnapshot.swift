@@ -8,6 +8,9 @@
 public struct KVSnapshot: Sendable {
     private let content: Content
 
+    /// The path of the store on disk, for errors.
+    var store: String?
+
     /// Creates a snapshot of entries; the later of two entries with one name wins.
     public init(_ entries: some Sequence<(name: String, entry: KVEntry)>) {
         var values = CollectedValues()
@@ -17,6 +20,12 @@ public struct KVSnapshot: Sendable {
             }
         }
         self.init(values)
+    }
+
+    /// Creates a snapshot of what a layer makes of the entries of another one.
+    init(_ entries: some Sequence<(name: String, entry: KVEntry)>, above base: KVSnapshot) {
+        self.init(entries)
+        store = base.store
     }
 
     /// Creates a snapshot of values, in which the later of two with one name wins.
@@ -45,7 +54,14 @@ public struct KVSnapshot: Sendable {
     ///
     /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value is not of the key's type.
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        try content.entry(of: key.identity).map { try key.decode($0.bytes) }
+        guard let entry = content.entry(of: key.identity) else { return nil }
+        do throws(KVStoreError) {
+            return try key.decode(entry.bytes)
+        } catch {
+            var failure = error
+            failure.store = store
+            throw failure
+        }
     }
 }
 

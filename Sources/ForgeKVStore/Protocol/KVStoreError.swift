@@ -214,6 +214,14 @@ extension KVStoreError {
         return error
     }
 
+    /// The error of a store about a value, with the path of the store on disk, which may be below layers.
+    func of(store: any KVStoring) -> KVStoreError {
+        guard self.store == nil else { return self }
+        var error = self
+        error.store = FileKVStore.below(store)?.engine.name
+        return error
+    }
+
     /// The error of a batch that a call makes for one key, as an error of that call.
     func of(_ call: Operation, _ name: String) -> KVStoreError {
         guard operation == .batch else { return self }

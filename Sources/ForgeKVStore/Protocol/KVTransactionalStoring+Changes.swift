@@ -7,7 +7,12 @@ extension KVTransactionalStoring {
     ///
     /// - Throws: ``KVStoreError``, as by ``KVStoring/read(_:)``.
     public func versioned<T>(_ key: KVKey<T>) throws -> (value: T, revision: UInt64)? {
-        try entry(named: key.name).map { (try key.decode($0.bytes), $0.revision) }
+        guard let entry = try entry(named: key.name) else { return nil }
+        do throws(KVStoreError) {
+            return (try key.decode(entry.bytes), entry.revision)
+        } catch {
+            throw error.of(store: self)
+        }
     }
 
     /// Updates a value atomically: no other write occurs between reading and writing.
@@ -124,7 +129,8 @@ extension KVTransactionalStoring {
             return true
         } catch let error as KVStoreError {
             if error.code == .conflict { return false }
-            throw error.of(.set, key.name)
+            let failure = error.of(.set, key.name)
+            throw error.code == .unencodable ? failure.of(store: self) : failure
         }
     }
 
@@ -144,7 +150,11 @@ extension KVTransactionalStoring {
     ///   `.durabilityUnknown`.
     public func batch(durability: Durability = .none, _ changes: (inout KVBatch) throws -> Void) throws {
         var batch = KVBatch()
-        try changes(&batch)
+        do {
+            try changes(&batch)
+        } catch let error as KVStoreError where error.operation == .batch && error.code == .unencodable {
+            throw error.of(store: self)
+        }
         try commit(batch)
         try synchronize(durability, after: .batch, key: nil)
     }
