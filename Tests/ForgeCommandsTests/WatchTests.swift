@@ -43,6 +43,19 @@ struct WatchTests {
         #expect(end == .exit(0) && lines == ["resync", "changed  new", "removed  name"], "\(end) \(lines)")
     }
 
+    @Test("a change is printed if a store with equal revisions takes the place of another", .timeLimit(.minutes(10)))
+    func otherStore() async throws {
+        let fixture = try await StoreFixture()
+        let other = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("other"))
+        try other.set(KVKey<String>("name"), value: "dawn")
+        try other.close()
+        let words = ["kv:\(fixture.scratch.path("kv"))", "--interval", "0.02", "--count", "2"]
+        let (end, lines) = try await watch(words) { _ in
+            try #require(rename(fixture.scratch.path("other/log"), fixture.scratch.path("kv/log")) == 0)
+        }
+        #expect(end == .exit(0) && lines == ["resync", "changed  name"], "\(end) \(lines)")
+    }
+
     @Test("a signal that asks a watch to end does so, without a message", arguments: [SIGTERM, SIGHUP])
     func signals(signal: CInt) async throws {
         let fixture = try await StoreFixture()

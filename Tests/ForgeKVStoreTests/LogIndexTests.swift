@@ -69,6 +69,54 @@ import Testing
         try expectSame(&index, as: store)
     }
 
+    @Test("reports the differences to another store that takes the place, whatever its revisions are")
+    func otherStore() throws {
+        let store = try open()
+        try store.set(KVKey<Int>("value"), value: 1)
+        try store.set(KVKey<Int>("same"), value: 2)
+        try store.set(KVKey<Int>("gone"), value: 3)
+        try store.set(KVKey<String>("size"), value: "short")
+        try store.set(KVKey<Int>("revision"), value: 5)
+        var index = try index()
+        _ = try index.refresh()
+        try store.close()
+        let other = try FileKVStore(at: "/other", fileSystem: memory)
+        try other.set(KVKey<Int>("value"), value: 7)
+        try other.set(KVKey<Int>("same"), value: 2)
+        try other.set(KVKey<Int>("revision"), value: 5)
+        try other.set(KVKey<String>("size"), value: "no longer short")
+        try other.close()
+        try memory.rename("/other/log", to: "/store/log")
+        let changes = try index.refresh()
+        #expect(changes.map(\.operation) == [.remove, .set, .set, .set])
+        #expect(changes.map(\.name) == ["gone", "value", "revision", "size"])
+        #expect(changes.dropFirst().map(\.revision) == [1, 3, 4])
+        #expect(try index.refresh().isEmpty)
+        try expectSame(&index, as: try open())
+    }
+
+    @Test("reports the differences to an earlier state of the log that is copied over it")
+    func earlierState() throws {
+        let store = try open()
+        try store.set(KVKey<Int>("a"), value: 1)
+        try store.set(KVKey<Int>("b"), value: 2)
+        try store.close()
+        let earlier = try memory.readFile("/store/log")
+        let later = try open()
+        try later.set(KVKey<Int>("a"), value: 3)
+        try later.set(KVKey<Int>("c"), value: 4)
+        try later.close()
+        var index = try index()
+        _ = try index.refresh()
+        let size = try memory.readFile("/store/log").count
+        // As long as before: the log of a store that is open ends with reserved space.
+        try write(earlier + [UInt8](repeating: 0, count: size - earlier.count), at: 0)
+        let changes = try index.refresh()
+        #expect(changes.map { "\($0.operation) \($0.name ?? "") \($0.revision)" } == ["remove c 3", "set a 1"])
+        #expect(try contents(&index).keys.sorted() == ["a", "b"])
+        #expect(try index.refresh().isEmpty)
+    }
+
     @Test("follows the removal of all records, in place on a full device")
     func removeAllInPlace() throws {
         let full = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 17)))

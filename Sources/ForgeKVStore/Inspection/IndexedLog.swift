@@ -24,9 +24,12 @@ struct IndexedLog: Sendable {
     /// Set while the last bytes are not an intact record.
     private var pause: ReadingPause?
 
-    /// Header and first frame. A store that removes all records in place begins again with another frame.
+    /// The header as it was read.
     private var beginning: [UInt8] = []
-    private static let beginningSize = LogHeader.size + LogRecord.frameSize
+
+    /// The frame of the last record. Another one is there after a store has removed all records in place, or another
+    /// program has copied another log over this one, such as an earlier state of it.
+    private var lastFrame: LogRecord.Frame?
 
     enum Loading {
         case log(IndexedLog)
@@ -95,23 +98,23 @@ struct IndexedLog: Sendable {
     }
 
     private func readBeginning() throws(FileSystemError) -> [UInt8] {
-        try fileSystem.readBytes(of: file.descriptor, at: 0, count: Self.beginningSize)
+        try fileSystem.readBytes(of: file.descriptor, at: 0, count: LogHeader.size)
     }
 
     /// Whether the file that has the log's name is this one, and still contains all that was read.
     func isSame(_ status: FileStatus) throws(FileSystemError) -> Bool {
-        guard status.inode == inode, status.sizeInBytes >= end else { return false }
+        guard status.inode == inode, status.sizeInBytes >= end, try readBeginning() == beginning else { return false }
         // Without a record there is nothing that could have changed but the zeros after the header.
-        guard !offsets.isEmpty else { return try readBeginning().starts(with: beginning.prefix(LogHeader.size)) }
-        return try readBeginning() == beginning
+        guard let offset = offsets.last else { return true }
+        let frame = try readFrame(at: offset)
+        return frame.count == LogRecord.frameSize && LogRecord.frame(frame.span) == lastFrame
     }
 
     /// Reads the records that were appended.
     mutating func follow(_ status: FileStatus) throws(FileSystemError) -> [KVLogIndex.Change] {
-        let wasEmpty = offsets.isEmpty
         sizeInBytes = status.sizeInBytes
         // The next frame decides; a reader would read ahead a megabyte of reserved zeros every time.
-        let next = try readFrame()
+        let next = try readFrame(at: end)
         guard next.contains(where: { $0 != 0 }) else {
             (tail, pause) = (nil, nil)
             return []
@@ -126,18 +129,17 @@ struct IndexedLog: Sendable {
             tail = nil
         }
         if end > start { pause = nil }
-        let rest = end > start ? try readFrame() : next
+        let rest = end > start ? try readFrame(at: end) : next
         if rest.contains(where: { $0 != 0 }) {
             let size = try reader.sizeOfRecord(at: end, after: sequence)
             pause = ReadingPause(.init(status, beginning: rest), sizeInBytes: size, after: pause)
         }
-        if wasEmpty { beginning = try readBeginning() }
         return changes
     }
 
-    /// The bytes of the frame after the last record; fewer at the end of the file.
-    private func readFrame() throws(FileSystemError) -> [UInt8] {
-        try fileSystem.readBytes(of: file.descriptor, at: end, count: LogRecord.frameSize)
+    /// The bytes of the frame at an offset; fewer at the end of the file.
+    private func readFrame(at offset: Int64) throws(FileSystemError) -> [UInt8] {
+        try fileSystem.readBytes(of: file.descriptor, at: offset, count: LogRecord.frameSize)
     }
 
     /// The record at the end of those that were read. If `isStrict`, no sequence number may be missing, except before a
@@ -163,8 +165,11 @@ struct IndexedLog: Sendable {
             LogRecord.forEachChange(in: bytes) { change in
                 let name = KeyName(bytes.extracting(change.name))
                 if let value = change.value {
+                    var checksum = CRC32C()
+                    checksum.update(bytes, value)
                     _ = names.set(
-                        name, revision: revision, valueOffset: end + Int64(value.lowerBound), valueSize: value.count)
+                        name, revision: revision, valueOffset: end + Int64(value.lowerBound), valueSize: value.count,
+                        valueChecksum: checksum.value)
                     report(KVLogIndex.Change(.set, name.string, revision))
                 } else {
                     _ = names.remove(name)
@@ -173,19 +178,23 @@ struct IndexedLog: Sendable {
                 revision += 1
             }
         }
+        lastFrame = record.frame
         sequence = record.frame.sequence
         end = record.end
     }
 
-    /// The differences to an earlier log of the same store: names whose value is newer, and names without a value.
+    /// The differences to the log that was here before, of the same store or of another one: names with another value or
+    /// revision, and names without a value.
     func changes(since old: IndexedLog) -> [KVLogIndex.Change] {
         var changes: [KVLogIndex.Change] = []
         for (number, slot) in old.names.slots.enumerated() where slot.isPresent {
             let name = old.names.name(Int32(number))
             if names.slot(of: KeyName(name)) == nil { changes.append(KVLogIndex.Change(.remove, name, sequence)) }
         }
-        for (number, slot) in names.slots.enumerated() where slot.isPresent && slot.revision > old.sequence {
-            changes.append(KVLogIndex.Change(.set, names.name(Int32(number)), slot.revision))
+        for (number, slot) in names.slots.enumerated() where slot.isPresent {
+            let name = names.name(Int32(number))
+            if old.names.slot(of: KeyName(name))?.hasSameValue(as: slot) == true { continue }
+            changes.append(KVLogIndex.Change(.set, name, slot.revision))
         }
         return changes
     }

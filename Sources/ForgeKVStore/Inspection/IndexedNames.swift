@@ -14,8 +14,15 @@ struct IndexedNames: Sendable {
         var valueOffset: Int64
         /// The length of the value; -1 if the name has none at present.
         var valueSize: Int
+        /// The checksum of the value.
+        var valueChecksum: UInt32
 
         var isPresent: Bool { valueSize >= 0 }
+
+        /// Whether this is the value of another slot. A revision alone does not tell: another store counts its own.
+        func hasSameValue(as other: Slot) -> Bool {
+            revision == other.revision && valueSize == other.valueSize && valueChecksum == other.valueChecksum
+        }
     }
 
     private(set) var slots: [Slot] = []
@@ -45,12 +52,15 @@ struct IndexedNames: Sendable {
     }
 
     /// Stores a value's place; returns whether the name had none before.
-    mutating func set(_ name: KeyName, revision: UInt64, valueOffset: Int64, valueSize: Int) -> Bool {
+    mutating func set(
+        _ name: KeyName, revision: UInt64, valueOffset: Int64, valueSize: Int, valueChecksum: UInt32
+    ) -> Bool {
         if let number = numbers[name] {
             let wasPresent = slots[Int(number)].isPresent
             slots[Int(number)].revision = revision
             slots[Int(number)].valueOffset = valueOffset
             slots[Int(number)].valueSize = valueSize
+            slots[Int(number)].valueChecksum = valueChecksum
             if !wasPresent { didInsert(number) }
             return !wasPresent
         }
@@ -60,7 +70,7 @@ struct IndexedNames: Sendable {
         slots.append(
             Slot(
                 nameStart: start, nameCount: name.count, revision: revision, valueOffset: valueOffset,
-                valueSize: valueSize))
+                valueSize: valueSize, valueChecksum: valueChecksum))
         numbers[name] = number
         didInsert(number)
         return true
