@@ -77,7 +77,7 @@ import Testing
     func edits(link: String) throws {
         let found = try #require(inspector.keyValueStore("app/settings")).store
         try replace(link)
-        let edits = StagedEdits(store: found.name, edits: [.init(key: "new", revision: nil, json: "1")])
+        let edits = StagedEdits(store: found.name, edits: [.init(key: "new", state: nil, json: "1")])
         #expect(throws: (any Error).self) { try edits.apply(to: found, in: inspector.root) }
         let names = try outside.keyValueStore("app/settings").keys()
         #expect(names == ["outside"])

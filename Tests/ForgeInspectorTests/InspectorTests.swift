@@ -64,7 +64,7 @@ import Testing
         let inspector = try Inspector(stores.url)
         #expect(inspector.summary.stores.map(\.name) == [])
         #expect(throws: (any Error).self) {
-            try StagedEdits(store: "files", edits: [.init(key: "a", revision: nil, json: "1")]).apply(
+            try StagedEdits(store: "files", edits: [.init(key: "a", state: nil, json: "1")]).apply(
                 to: FoundStore(kind: .keyValue, path: "files"), in: stores.root)
         }
         #expect(

@@ -70,14 +70,14 @@ import Testing
             #expect(try object(await page.get("/api/file?path=files/\(mark)f"))["text"] as? String == "f-marked")
             // The mark as the page sends it, unescaped, and escaped.
             for key in ["\u{FEFF}x", "\\ufeffx"] {
-                let value = try object(await page.get("/api/value?store=b&key=\(mark)x"))
-                let revision = try #require(value["revision"] as? Int)
-                let edit = #"{"store":"b","edits":[{"key":"\#(key)","revision":\#(revision),"json":"\"new\""}]}"#
+                let state = try await page.state(of: "\(mark)x", in: "b")
+                let edit = #"{"store":"b","edits":[{"key":"\#(key)","state":"\#(state)","json":"\"new\""}]}"#
                 let answer = try await page.post("/api/edits", edit)
                 #expect(answer.status == 200, "\(key): \(answer.body)")
             }
             #expect(try await page.get("/api/value?store=b&key=x").body.contains("x-plain"))
-            let edit = #"{"store":"\#(id)","edits":[{"key":"k","revision":1,"json":"\"edited\""}]}"#
+            let state = try await page.state(of: "k", in: field(id))
+            let edit = #"{"store":"\#(id)","edits":[{"key":"k","state":"\#(state)","json":"\"edited\""}]}"#
             #expect(try await page.post("/api/edits", edit).status == 200)
             #expect(try await page.get("/api/value?store=b&key=k").body.contains("plain"))
         }
@@ -112,8 +112,9 @@ import Testing
                 let body = try await page.get("/api/value?store=\(field(store.id))&key=k").body
                 values.insert(
                     try #require(body.split(separator: "value-").last.map { String($0.prefix { $0 != ";" }) }))
+                let state = try await page.state(of: "k", in: field(store.id))
                 let edit: [String: Any] = [
-                    "store": store.id, "edits": [["key": "k", "revision": 1, "json": "\"edited\""] as [String: Any]],
+                    "store": store.id, "edits": [["key": "k", "state": state, "json": "\"edited\""]],
                 ]
                 let text = String(decoding: try JSONSerialization.data(withJSONObject: edit), as: UTF8.self)
                 #expect(try await page.post("/api/edits", text).status == 200, "\(store)")

@@ -57,6 +57,14 @@ struct ServedPage: Sendable {
         try await request("POST", path, origin: origin, body: body)
     }
 
+    /// The state of a value, which an edit of it sends back; both names as in a query.
+    func state(of key: String, in store: String) async throws -> String {
+        let body = try await get("/api/value?store=\(store)&key=\(key)").body
+        let value = try JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any]
+        guard let state = value?["state"] as? String else { throw NoPage() }
+        return state
+    }
+
     /// Sends a request; `authorization` and `host` are right unless given, an inner nil omits the header.
     func request(
         _ method: String, _ path: String, authorization: String?? = nil, host: String? = nil, origin: String? = nil,

@@ -23,8 +23,10 @@ import Testing
         try store.close()
     }
 
-    private func revision(_ key: String) throws -> UInt64? {
-        try FileKVStore(at: stores.place("settings"), options: .init(access: .readOnly)).entry(named: key)?.revision
+    /// The state of a value as a page receives it.
+    private func state(_ key: String) throws -> String? {
+        try KeyValueView(FoundStore(kind: .keyValue, path: "settings"), in: stores.root).value(of: key, decoders: [])?
+            .state
     }
 
     @Test("are stored together, in the types of the old values")
@@ -35,10 +37,10 @@ import Testing
             try store.set(KVKey<Int>("gone"), value: 1)
         }
         try apply([
-            .init(key: "scale", revision: revision("scale"), json: "2"),
-            .init(key: "date", revision: revision("date"), json: "\"1970-01-02T00:00:00.000Z\""),
-            .init(key: "gone", revision: revision("gone"), json: nil),
-            .init(key: "new", revision: nil, json: "[1]"),
+            .init(key: "scale", state: state("scale"), json: "2"),
+            .init(key: "date", state: state("date"), json: "\"1970-01-02T00:00:00.000Z\""),
+            .init(key: "gone", state: state("gone"), json: nil),
+            .init(key: "new", state: nil, json: "[1]"),
         ])
         let store = try stores.keyValueStore()
         #expect(try store.read(KVKey<Double>("scale")) == 2)
@@ -51,7 +53,7 @@ import Testing
     func refusal() throws {
         try make { store in try store.set(KVKey<Int>("a"), value: 1) }
         let log = try Data(contentsOf: stores.place("settings/log"))
-        let edits = StagedEdits(store: "settings", edits: [.init(key: "a", revision: try revision("a"), json: "2")])
+        let edits = StagedEdits(store: "settings", edits: [.init(key: "a", state: try state("a"), json: "2")])
         #expect {
             try edits.apply(to: FoundStore(kind: .keyValue, path: "settings"), in: stores.root) { _ in "a reason" }
         } throws: { ($0 as? EditFailure)?.description == "a reason" }
@@ -64,15 +66,46 @@ import Testing
             try store.set(KVKey<Int>("a"), value: 1)
             try store.set(KVKey<Int>("b"), value: 1)
         }
-        let old = try revision("b")
+        let old = try state("b")
         try make { store in try store.set(KVKey<Int>("b"), value: 2) }
         #expect {
-            try apply([.init(key: "a", revision: revision("a"), json: "9"), .init(key: "b", revision: old, json: "9")])
+            try apply([.init(key: "a", state: state("a"), json: "9"), .init(key: "b", state: old, json: "9")])
         } throws: { ($0 as? KVStoreError)?.code == .conflict }
-        #expect { try apply([.init(key: "a", revision: nil, json: "9")]) } throws: {
+        #expect { try apply([.init(key: "a", state: nil, json: "9")]) } throws: {
             ($0 as? KVStoreError)?.code == .conflict
         }
         #expect(try stores.keyValueStore().read(KVKey<Int>("a")) == 1)
+    }
+
+    @Test("are refused if another store with equal revisions has taken the place, unless the value is equal")
+    func otherStore() throws {
+        try make { store in
+            try store.set(KVKey<Int>("a"), value: 1)
+            try store.set(KVKey<Int>("b"), value: 1)
+        }
+        let states = (a: try state("a"), b: try state("b"))
+        try FileManager.default.removeItem(at: stores.place("settings"))
+        try make { store in
+            try store.set(KVKey<Int>("a"), value: 2)
+            try store.set(KVKey<Int>("b"), value: 1)
+        }
+        #expect { try apply([.init(key: "a", state: states.a, json: "9")]) } throws: {
+            ($0 as? KVStoreError)?.code == .conflict && ($0 as? KVStoreError)?.key == "a"
+        }
+        #expect(throws: KVStoreError.self) { try apply([.init(key: "a", state: states.a, json: nil)]) }
+        try apply([.init(key: "b", state: states.b, json: "9")])
+        let store = try stores.keyValueStore()
+        #expect(try store.read(KVKey<Int>("a")) == 2)
+        #expect(try store.read(KVKey<Int>("b")) == 9)
+    }
+
+    @Test("of a value whose beginning alone was shown are refused")
+    func largeValue() throws {
+        try make { store in try store.set(KVKey<Data>("large"), value: Data(count: ShownValue.limit)) }
+        #expect(try state("large") == nil)
+        #expect { try apply([.init(key: "large", state: state("large"), json: nil)]) } throws: {
+            ($0 as? KVStoreError)?.code == .conflict
+        }
     }
 
     @Test("keep the expiration and the version of the value")
@@ -84,8 +117,8 @@ import Testing
             try store.setRawValue(envelope.encoded, named: "versioned")
         }
         try apply([
-            .init(key: "token", revision: revision("token"), json: "\"b\""),
-            .init(key: "versioned", revision: revision("versioned"), json: "2"),
+            .init(key: "token", state: state("token"), json: "\"b\""),
+            .init(key: "versioned", state: state("versioned"), json: "2"),
         ])
         let store = try stores.keyValueStore()
         let expiring = ExpiringKVStore(store)
@@ -97,7 +130,7 @@ import Testing
 
     @Test("create no store")
     func noStore() throws {
-        #expect { try apply([.init(key: "a", revision: nil, json: "1")]) } throws: {
+        #expect { try apply([.init(key: "a", state: nil, json: "1")]) } throws: {
             ($0 as? KVStoreError)?.code == .noStore
         }
         #expect(!FileManager.default.fileExists(atPath: stores.place("settings").path))

@@ -452,7 +452,6 @@ async function showValue(key) {
     // Something else was opened meanwhile, or the value is being edited.
     if (opened !== mine || mine.isEditing) return;
     const { value } = found;
-    mine.revision = found.revision;
     const expiry = value.isExpiring ? (value.expiry === undefined ? "never" : date(value.expiry) + " UTC") : "";
     const parts = value.decoded.map(decoded => make("div", {}, make("h3", {}, decoded.name), make("pre", {}, decoded.text)));
     parts.push(make("pre", { id: "value" }, value.text));
@@ -505,7 +504,8 @@ function edit(found) {
 }
 
 function stage(found, json) {
-  const change = { store: opened.store, storeName: opened.storeName, key: found.key, revision: found.revision, old: found.value.text, json };
+  const change = { store: opened.store, storeName: opened.storeName, key: found.key, revision: found.revision, state: found.state,
+    old: found.value.text, json };
   const index = staged.findIndex(other => other.store === change.store && other.key === change.key);
   if (index >= 0) staged.splice(index, 1);
   staged.push(change);
@@ -549,7 +549,7 @@ async function apply(store) {
   drawStaged();
   const changes = staged.filter(change => change.store === store);
   try {
-    await request("/api/edits", null, { store, edits: changes.map(({ key, revision, json }) => ({ key, revision, json })) });
+    await request("/api/edits", null, { store, edits: changes.map(({ key, state, json }) => ({ key, state, json })) });
     for (const change of changes) staged.splice(staged.indexOf(change), 1);
     drawStaged(make("p", { id: "result" }, "Stored."));
     if (opened?.store === store && !opened.isEditing) showValue(opened.key);

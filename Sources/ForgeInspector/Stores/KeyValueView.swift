@@ -30,6 +30,8 @@ final class KeyValueView: Sendable {
         var key: String
         var size: Int
         var revision: UInt64
+        /// What an edit of the value sends back (``StagedEdits/state(of:revision:)``); nil if only the beginning was read.
+        var state: String?
         var value: ShownValue
     }
 
@@ -195,7 +197,8 @@ final class KeyValueView: Sendable {
                 shown.decoded.append(.init(name: decoder.name, text: "cannot be decoded: \(error)"))
             }
         }
-        return Value(key: key, size: entry.sizeInBytes, revision: entry.revision, value: shown)
+        let state = isComplete ? StagedEdits.state(of: bytes, revision: entry.revision) : nil
+        return Value(key: key, size: entry.sizeInBytes, revision: entry.revision, state: state, value: shown)
     }
 
     func map(sectionCount: Int) throws(KVStoreError) -> KVLogIndex.Map? {

@@ -1,3 +1,4 @@
+import Crypto
 import ForgeCoding
 import ForgeStorage
 import Foundation
@@ -91,8 +92,8 @@ extension CodedValue {
 struct StagedEdits: Decodable, Sendable {
     struct Edit: Decodable, Sendable {
         var key: String
-        /// The revision of the value that was edited; nil if the key was absent.
-        var revision: UInt64?
+        /// The state of the value that was edited, ``state(of:revision:)``; nil if the key was absent.
+        var state: String?
         /// The JSON of the new value; nil removes the key.
         var json: String?
     }
@@ -100,6 +101,12 @@ struct StagedEdits: Decodable, Sendable {
     /// The identifier of the store, ``FoundStore/id``.
     var store: String
     var edits: [Edit]
+
+    /// The state of a value, as the page receives it and sends it back: its revision and a digest of its bytes. A store
+    /// that has taken the place of another one, or is an earlier state of it, may have given the revision to another value.
+    static func state(of bytes: [UInt8], revision: UInt64) -> String {
+        "\(revision) \(Data(SHA256.hash(data: bytes)).base64EncodedString())"
+    }
 
     /// Opens the store for writing and applies the edits durably. The store is not open afterwards, unless this process
     /// has opened it elsewhere.
@@ -117,10 +124,10 @@ struct StagedEdits: Decodable, Sendable {
         var batch = KVBatch()
         for edit in edits {
             let entry = try store.entry(named: edit.key)
-            guard entry?.revision == edit.revision else {
+            guard entry.map({ Self.state(of: $0.bytes, revision: $0.revision) }) == edit.state else {
                 throw KVStoreError(.conflict, .batch, key: edit.key, store: found.name)
             }
-            batch.require(edit.key, revision: edit.revision)
+            batch.require(edit.key, revision: entry?.revision)
             if let json = edit.json {
                 batch.append(.set(name: edit.key, bytes: try Self.bytes(json, replacing: entry?.bytes)))
             } else {
