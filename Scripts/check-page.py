@@ -145,6 +145,7 @@ class Checks:
             self.run_section(self.check_widths, root)
             self.run_section(self.check_log, root)
             self.run_section(self.check_names, pathlib.Path(directory) / "names")
+            self.run_section(self.check_following, pathlib.Path(directory) / "followed")
             self.run_section(self.check_scrolling, many)
             if self.options.million:
                 million = pathlib.Path(directory) / "million"
@@ -452,6 +453,44 @@ class Checks:
                 for name in shown:
                     self.row(page, name).wait_for()
                 self.expect(True, f"shows control characters of names by their numbers: {place}")
+            page.close()
+
+    def check_following(self, root):
+        """What is open is shown as it is now, also if its change is not listed; Escape leaves levels one by one."""
+        root.mkdir()
+        (root / "note.txt").write_text("first")
+        other = root.parent / "other"
+        for place, value in [(root / "kv", "old"), (other, "new")]:
+            lines = [json.dumps({"key": f"/many/{number:03}", "value": value}) for number in range(150)]
+            subprocess.run([self.build / "forge", "copy", "json:-", f"kv:{place}"], input="\n".join(lines), text=True,
+                           capture_output=True, check=True)
+        with Served(self.build, root) as served:
+            page = self.open(self.browser, served)
+            self.store(page, "kv")
+            page.locator("#search").fill("149")
+            self.row(page, "/many/149").click()
+            page.locator("#value", has_text="old").wait_for()
+            # A store with equal revisions takes the place at once.
+            (other / "log").rename(root / "kv/log")
+            page.locator("#value", has_text="new").wait_for()
+            page.locator("#events", has_text="and 50 more").wait_for()
+            self.expect(True, "shows the new value of the open key, whose change is only counted")
+            page.keyboard.press("Escape")
+            page.keyboard.press("Escape")
+            self.row(page, "/").click()
+            self.row(page, "many/").click()
+            self.row(page, "000").wait_for()
+            page.keyboard.press("Escape")
+            self.row(page, "many/").wait_for()
+            page.keyboard.press("Escape")
+            self.row(page, "/").wait_for()
+            self.expect(True, "Escape goes up level by level below a name that begins with the delimiter")
+            self.store(page, "Files")
+            self.row(page, "note.txt").click()
+            page.locator("#value", has_text="first").wait_for()
+            (root / "note.txt").write_text("second, and longer")
+            page.locator("#value", has_text="second").wait_for()
+            self.expect(True, "shows the new content of the open file")
             page.close()
 
     def check_scrolling(self, root):

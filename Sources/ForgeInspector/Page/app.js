@@ -463,14 +463,16 @@ async function showValue(key) {
     showDetail(visible(key), [["type", value.type], ["size", size(found.size)], ["revision", String(found.revision)],
       ["expires", expiry], ["version", String(value.version ?? "")]], ...parts);
   } catch (error) {
+    if (opened !== mine || mine.isEditing) return;
     showDetail(visible(key), [], make("p", { className: "bad" }, error.message));
   }
 }
 
 async function showFile(path, offset) {
-  opened = { file: path };
+  const mine = opened = { file: path, offset };
   try {
     const file = await request("/api/file", { path, offset });
+    if (opened !== mine) return;
     const end = Math.min(file.size, offset + 65536);
     const parts = [];
     if (file.image && file.base64) {
@@ -488,6 +490,7 @@ async function showFile(path, offset) {
     }
     showDetail(paths.get(path), [["kind", file.content], ["size", size(file.size)], ["bytes", `${number(offset)} to ${number(end)}`]], ...parts);
   } catch (error) {
+    if (opened !== mine) return;
     showDetail(paths.get(path), [], make("p", { className: "bad" }, error.message));
   }
 }
@@ -607,6 +610,17 @@ function drawEvents(events) {
   while ($("events").children.length > 500) $("events").lastChild.remove();
 }
 
+/** Loads the opened value or file again if it may have changed, unless it is being edited. */
+function reloadOpened(events, isComplete) {
+  if (!opened || opened.isEditing) return;
+  const { store, key, file, offset } = opened;
+  const name = file === undefined ? key : paths.get(file);
+  // An event without a name concerns the whole store; the changes that are only counted have no event of their own.
+  const mayConcern = event => event.storeID === store && (event.name === undefined || event.name === name || event.omittedCount > 0);
+  if (isComplete && !events.some(mayConcern)) return;
+  if (file === undefined) showValue(key); else showFile(file, offset);
+}
+
 async function follow() {
   let after = 0;
   let wait = 0;  // The first answer comes at once.
@@ -617,13 +631,13 @@ async function follow() {
       $("live").textContent = "live";
       $("live").className = "badge on";
       if (page.last < after) { after = 0; continue; }  // Another server has taken the port.
+      // The server keeps the last events only.
+      const isComplete = page.events[0]?.number === after + 1;
       after = page.last;
       if (page.events.length === 0) continue;
       drawEvents(page.events);
       refresh();
-      if (opened?.key !== undefined && page.events.some(event => event.storeID === opened.store && event.name === opened.key)) {
-        if (!opened.isEditing) showValue(opened.key);
-      }
+      reloadOpened(page.events, isComplete);
     } catch (error) {
       $("live").textContent = error.status === 401 ? "refused" : "not connected";
       $("live").className = "badge off";
@@ -646,11 +660,9 @@ function back() {
   if ($("search").value) { $("search").value = ""; return draw(); }
   if (isLog) { isLog = false; return draw(); }
   if (!prefix) return undefined;
-  const separator = shown.kind === "files" ? "/" : $("delimiter").value || "/";
-  const parts = prefix.split(separator).filter(part => part);
-  parts.pop();
-  prefix = parts.map(part => part + separator).join("");
-  if (shown.kind === "files") prefix = parts.join("/");
+  if (shown.kind === "files") prefix = prefix.slice(0, Math.max(0, prefix.lastIndexOf("/")));
+  // What comes before the delimiter at the end may be empty.
+  else prefix = prefix.slice(0, prefix.slice(0, -1).lastIndexOf($("delimiter").value || "/") + 1);
   return draw();
 }
 
