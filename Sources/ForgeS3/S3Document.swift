@@ -192,6 +192,9 @@ public struct S3Error: Error, Hashable, Sendable {
     /// More about the reason.
     public var detail: String?
 
+    /// The bucket and the server of a failed request, such as `s3://photos at https://s3.eu-west-1.amazonaws.com`.
+    public var place: String?
+
     /// Whether an earlier attempt of the same request may have taken effect.
     var mayBeApplied = false
 
@@ -223,7 +226,7 @@ extension S3Error: CustomStringConvertible, FileStoreCause {
             case .invalidConfiguration: "the configuration is not valid"
             }
         let parts = [
-            words, code, status.map { "status \($0)" }, detail, requestID.map { "request \($0)" },
+            words, code, status.map { "status \($0)" }, detail, requestID.map { "request \($0)" }, place,
         ]
         return parts.compactMap(\.self).joined(separator: ", ")
     }

@@ -128,6 +128,9 @@ struct S3Place: Sendable {
     let bucketPath: String
     let prefix: String
 
+    /// The bucket and the server, for errors.
+    let text: String
+
     /// - Throws: ``S3Error`` with the reason `invalidConfiguration`.
     init(_ configuration: S3FileStore.Configuration) throws(S3Error) {
         let bucket = configuration.bucket
@@ -147,6 +150,7 @@ struct S3Place: Sendable {
             server.utf8.allSatisfy({ isName($0) || [58, 91, 93].contains($0) })
         else { throw S3Error(.invalidConfiguration, detail: "the endpoint") }
         self.scheme = scheme
+        text = "s3://\(bucket) at \(endpoint)"
         // A signature has the port only if the client sends it.
         let port = scheme == "http" ? ":80" : ":443"
         let address = server.droppingByteSuffix(port) ?? server

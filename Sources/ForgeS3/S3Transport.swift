@@ -68,8 +68,14 @@ final class S3Transport: Sendable {
     /// - Returns: An answer whose status is 200 to 299.
     /// - Throws: ``S3Error``.
     func send(_ request: S3Request) async throws(S3Error) -> S3Response {
-        try await S3Telemetry.measuring(request, bucket: configuration.bucket) { () async throws(S3Error) in
-            try await repeating(request)
+        do throws(S3Error) {
+            return try await S3Telemetry.measuring(request, bucket: configuration.bucket) { () async throws(S3Error) in
+                try await repeating(request)
+            }
+        } catch {
+            var error = error
+            error.place = place.text
+            throw error
         }
     }
 

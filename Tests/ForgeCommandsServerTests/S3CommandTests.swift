@@ -104,15 +104,18 @@ struct S3CommandTests {
         }
     }
 
-    @Test("a missing bucket is not found, and one that cannot be reached has a status of its own")
+    @Test("a missing bucket is not found, one that cannot be reached has a status of its own, and both are named")
     func missing() async throws {
         let fixture = try await S3Fixture()
-        let other = "s3://none-\(UUID().uuidString.lowercased())/app"
+        let other = "s3://none-\(UUID().uuidString.lowercased())"
         let port = try LoopbackSocket.freePort()
         try fixture.scratch.plant("tree/a", Data("1".utf8))
-        for (url, status, variables) in [
-            (other, Int32(4), [String: String]()),
-            (fixture.url, 7, ["AWS_ENDPOINT_URL": "http://127.0.0.1:\(port)", "FORGE_DEADLINE": "0.5"]),
+        for (url, place, status, variables) in [
+            ("\(other)/app", "\(other) at \(fixture.moto.endpoint)", Int32(4), [String: String]()),
+            (
+                fixture.url, "s3://\(MotoServer.bucket) at http://127.0.0.1:\(port)", 7,
+                ["AWS_ENDPOINT_URL": "http://127.0.0.1:\(port)", "FORGE_DEADLINE": "0.5"]
+            ),
         ] {
             for arguments in [
                 ["file", "list", url], ["file", "get", url, "a"], ["file", "set", url, "a"], ["file", "rm", url, "a"],
@@ -123,6 +126,7 @@ struct S3CommandTests {
                 let run = try await ForgeRun(arguments, environment, input: Data("x".utf8)).ended()
                 #expect(run.status == status, "\(arguments): \(run.status) \(run.errors)")
                 #expect(run.errorLines.count == 1 && run.output.isEmpty, "\(run.errors)")
+                #expect(run.errors.contains(place), "\(arguments): \(run.errors)")
             }
         }
         #expect(!FileManager.default.fileExists(atPath: fixture.scratch.path("new")))

@@ -161,11 +161,13 @@ struct S3FileStoreTests {
         await expectFailure(.invalidKey(.tooLong)) { try await store.load(key + "bb") }
     }
 
-    @Test("an error names operation, key, status and code in one line")
+    @Test("an error names operation, key, status, code, bucket and server in one line")
     func descriptions() async throws {
         let store = try await S3FileStore.test { $0.bucket = "none-\(UUID().uuidString.lowercased())" }
         let error = try #require(await expectFailure(.unavailable(.server)) { try await store.load("d/a") })
         #expect(error.description.hasPrefix("load d/a: unavailable: server error (NoSuchBucket, status 404"))
+        let place = "s3://\(store.configuration.bucket) at \(try #require(store.configuration.endpoint))"
+        #expect(error.description.hasSuffix(", \(place))"), "\(error)")
         #expect(!error.description.contains("\n"))
     }
 
