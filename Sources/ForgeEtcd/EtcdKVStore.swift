@@ -56,6 +56,14 @@ public final class EtcdKVStore: AsyncKVStoring {
         try await keyValue(named: name, as: EtcdKeyValue.self)?.entry
     }
 
+    /// The value of a name, and whether it ends with a lease.
+    package func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)? {
+        guard let found = try await keyValue(named: name, as: EtcdLeasedKeyValue.self) else { return nil }
+        let entry = KVEntry(
+            bytes: [UInt8](found.value ?? Data()), revision: UInt64(clamping: found.mod_revision?.value ?? 0))
+        return (entry, found.lease.map { $0.value != 0 } ?? false)
+    }
+
     /// A key, now or at a revision.
     private func keyValue<KeyValue: Decodable & Sendable>(
         named name: String, at revision: UInt64? = nil, as type: KeyValue.Type

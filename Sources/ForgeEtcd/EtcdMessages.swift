@@ -50,6 +50,13 @@ struct EtcdVersionedKeyValue: Decodable, Sendable {
     var version: EtcdInteger?
 }
 
+/// A value with the lease whose end removes it, which lists leave out too.
+struct EtcdLeasedKeyValue: Decodable, Sendable {
+    var value: Data?
+    var mod_revision: EtcdInteger?
+    var lease: EtcdInteger?
+}
+
 struct EtcdRangeRequest: Encodable, Sendable {
     var key: Data
     var range_end: Data?

@@ -103,6 +103,28 @@ struct EtcdTransferTests {
         #expect(try await store.entry(named: "name") == before)
     }
 
+    @Test("a value that ends with a lease is written anew, and stays")
+    func leases() async throws {
+        let fixture = try await Fixture()
+        try fixture.fill()
+        let words = ["copy", "kv:\(fixture.scratch.path("kv"))", fixture.url(), "--verify"]
+        #expect(try await ForgeRun(words, fixture.environment).ended().status == 0)
+        let gateway = Gateway(fixture.server)
+        let answer = try await gateway.post("/v3/lease/grant", #"{"TTL":"600"}"#)
+        let lease = try #require(
+            (JSONSerialization.jsonObject(with: Data(answer.utf8)) as? [String: Any])?["ID"] as? String)
+        let key = Data("\(fixture.prefix)/a/name".utf8).base64EncodedString()
+        let value = Data(try #require(try fixture.local("kv")[Array("name".utf8)])).base64EncodedString()
+        try await gateway.post("/v3/kv/put", #"{"key":"\#(key)","value":"\#(value)","lease":"\#(lease)"}"#)
+        let run = try await ForgeRun(words, fixture.environment).ended()
+        #expect(run.status == 0 && run.output.hasPrefix("1 copied ("), "\(run)")
+        #expect(run.output.hasSuffix(", 4 equal, 5 verified\n"), "\(run.output)")
+        try await gateway.post("/v3/lease/revoke", #"{"ID":"\#(lease)"}"#)
+        #expect(try await fixture.remote() == fixture.local("kv"))
+        let again = try await ForgeRun(words, fixture.environment).ended()
+        #expect(again.output == "0 copied (0 B), 5 equal, 5 verified\n", "\(again.output)")
+    }
+
     @Test("a value that the server refuses is listed, and the others are copied")
     func tooLarge() async throws {
         let fixture = try await Fixture()

@@ -10,11 +10,13 @@ import Testing
 
 /// A store as on servers: it takes small batches, its pages are those that are asked for, and another program has a key
 /// in it that is no name.
-private final class PagedStore: AsyncKVStoring {
+private final class PagedStore: LeasingKVStore {
     private let base = LocalAsyncKVStore(InMemoryKVStore())
     let longestPage = Mutex(0)
     /// The number of requests for values that run now, and the most that ever did.
     let lookUps = Mutex((now: 0, most: 0))
+    /// The names whose values end with a lease.
+    let leasedNames = Mutex<Set<String>>([])
     /// From how many values on a page fails.
     let limit: Int
     private let failure: KVStoreError.Code
@@ -37,6 +39,11 @@ private final class PagedStore: AsyncKVStoring {
         // Requests take a while, so that all which may run at the same time do.
         for _ in 0..<1000 { await Task.yield() }
         return try await base.entry(named: name)
+    }
+
+    func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)? {
+        guard let entry = try await entry(named: name) else { return nil }
+        return (entry, leasedNames.withLock { $0.contains(name) })
     }
 
     func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
@@ -130,9 +137,20 @@ struct OpenedKVStoreTests {
         #expect(store.lookUps.withLock { $0.most } == 16)
         var revisions: [UInt64?] = []
         for name in names.reversed() { revisions.append(try await store.entry(named: name)?.revision) }
-        #expect(Set(revisions).count == 50 && found.dropLast().map { $0?.revision } == revisions)
+        #expect(Set(revisions).count == 50 && found.dropLast().map { $0?.entry.revision } == revisions)
         try await OpenedKVStore(store).remove(names[0])
         #expect(try await OpenedKVStore(store).names() == Array(names.dropFirst()))
+    }
+
+    @Test("equal bytes are kept, unless they end with a lease")
+    func leases() async throws {
+        let store = PagedStore()
+        let names = try await fill(store, count: 2)
+        store.leasedNames.withLock { $0 = [names[1]] }
+        let found = try await OpenedKVStore(store).entries(named: names)
+        #expect(found.map { $0?.isLeased } == [false, true])
+        #expect(found.map { $0?.keeps([1]) } == [true, false])
+        #expect(found.map { $0?.keeps([2]) } == [false, false])
     }
 
     @Test("the names of a local store are listed in slices, each once", arguments: [1, 3, 4, 5, 8, 9, 100])
@@ -158,7 +176,7 @@ struct OpenedKVStoreTests {
         try await store.remove("b")
         #expect(try await !store.isEmpty())
         let found = try await store.entries(named: ["c", "b"])
-        #expect(found.count == 2 && found[0]?.bytes == [1] && found[1] == nil)
+        #expect(found.count == 2 && found[0]?.keeps([1]) == true && found[1] == nil)
         #expect(try await store.cluster() == nil)
         #expect(try await store.maximumBatchSize() == .max)
         try store.finish()

@@ -196,21 +196,38 @@ struct OpenedKVStore: Sendable {
         try await store.entry(named: name)
     }
 
+    /// A value that was found under a name.
+    struct Found: Hashable, Sendable {
+        let entry: KVEntry
+        /// Whether it ends with a lease, as another program has stored it in etcd.
+        var isLeased = false
+
+        /// Whether the store keeps these bytes under the name without a write.
+        func keeps(_ bytes: [UInt8]) -> Bool { !isLeased && entry.bytes == bytes }
+    }
+
     /// The values under several names, in the order of the names.
-    func entries(named names: [String]) async throws -> [KVEntry?] {
-        var found = [KVEntry?](repeating: nil, count: names.count)
+    func entries(named names: [String]) async throws -> [Found?] {
+        var found = [Found?](repeating: nil, count: names.count)
         guard local == nil else {
-            for (index, name) in names.enumerated() { found[index] = try await entry(named: name) }
+            for (index, name) in names.enumerated() { found[index] = try await find(name) }
             return found
         }
-        try await withThrowingTaskGroup(of: (Int, KVEntry?).self) { group in
+        try await withThrowingTaskGroup(of: (Int, Found?).self) { group in
             for (index, name) in names.enumerated() {
-                if index >= Self.concurrency, let (index, entry) = try await group.next() { found[index] = entry }
-                group.addTask { (index, try await entry(named: name)) }
+                if index >= Self.concurrency, let (index, value) = try await group.next() { found[index] = value }
+                group.addTask { (index, try await find(name)) }
             }
-            for try await (index, entry) in group { found[index] = entry }
+            for try await (index, value) in group { found[index] = value }
         }
         return found
+    }
+
+    private func find(_ name: String) async throws -> Found? {
+        if let store = store as? any LeasingKVStore {
+            return try await store.leasedEntry(named: name).map { Found(entry: $0.entry, isLeased: $0.isLeased) }
+        }
+        return try await entry(named: name).map { Found(entry: $0) }
     }
 
     /// Whether the store has no names.

@@ -48,6 +48,16 @@ struct ServerEnvironment: Sendable {
     static let logger = Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() }
 }
 
+/// A key-value store on servers that tells which values end with a lease.
+protocol LeasingKVStore: AsyncKVStoring {
+    /// The value of a name, and whether it ends with a lease; nil if the name is absent.
+    func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)?
+}
+
+#if Etcd
+extension EtcdKVStore: LeasingKVStore {}
+#endif
+
 extension StoreURL {
     /// Opens the key-value store in etcd; it connects with the first call.
     ///

@@ -197,7 +197,7 @@ struct KeyValueTransfer {
         guard !batch.items.isEmpty else { return }
         let old = try await present?.entries(named: batch.items.map(\.key))
         var changes = KVBatch()
-        for (index, item) in batch.items.enumerated() where old?[index]?.bytes != item.bytes {
+        for (index, item) in batch.items.enumerated() where old?[index]?.keeps(item.bytes) != true {
             changes.append(.set(name: item.key, bytes: item.bytes))
         }
         var failures: [KeyName: String] = [:]
@@ -207,11 +207,12 @@ struct KeyValueTransfer {
             failures = try await storeOneByOne(changes, store)
         }
         for (index, item) in batch.items.enumerated() {
-            let old = old?[index]?.bytes
+            let old = old?[index]
             if let reason = failures[KeyName(item.key)] {
                 try log.record(.fail, item.key, reason: reason)
             } else {
-                let action = old == nil ? TransferLog.Action.copy : old == item.bytes ? .equal : .replace
+                let isKept = old?.keeps(item.bytes) == true
+                let action = old == nil ? TransferLog.Action.copy : isKept ? .equal : .replace
                 try log.record(action, item.key, bytes: Int64(item.bytes.count))
             }
         }
