@@ -28,9 +28,9 @@ private let discussion = """
 
     etcd://host:2379/prefix is a key-value store in etcd, etcds:// the same over TLS, s3://bucket/prefix a file store in \
     S3; `forge help` describes their URLs. Values in etcd are compared and written in batches; one that ends with a \
-    lease is written again, without an end. Files in S3 are compared by the SHA-256 that is stored with them; they have \
-    no attributes and no permissions, so that those of the source are not copied. An interrupted upload of a long file \
-    begins again. A server may refuse a value that is too large, which is listed.
+    lease is written again, without an end. Files in S3 are compared by the SHA-256 that is stored with them; they \
+    have no attributes and no permissions, so that those of the source are not copied. An interrupted upload of a long \
+    file begins again. A server may refuse a value that is too large, which is listed.
 
     Stores can be read while an app writes to them. A key-value store is copied as it was when it was opened; a file, \
     as it was when its copy began, and one that is changed during its copy fails.

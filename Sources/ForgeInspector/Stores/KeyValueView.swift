@@ -30,7 +30,7 @@ final class KeyValueView: Sendable {
         var key: String
         var size: Int
         var revision: UInt64
-        /// What an edit of the value sends back (``StagedEdits/state(of:revision:)``); nil if only the beginning was read.
+        /// What an edit sends back (``StagedEdits/state(of:revision:)``); nil if only the beginning was read.
         var state: String?
         var value: ShownValue
     }

@@ -102,8 +102,10 @@ struct StagedEdits: Decodable, Sendable {
     var store: String
     var edits: [Edit]
 
-    /// The state of a value, as the page receives it and sends it back: its revision and a digest of its bytes. A store
-    /// that has taken the place of another one, or is an earlier state of it, may have given the revision to another value.
+    /// The state of a value, as the page receives it and sends it back: its revision and a digest of its bytes.
+    ///
+    /// A revision alone may be that of another value, in a store that has taken the place of the shown one or was
+    /// restored.
     static func state(of bytes: [UInt8], revision: UInt64) -> String {
         "\(revision) \(Data(SHA256.hash(data: bytes)).base64EncodedString())"
     }

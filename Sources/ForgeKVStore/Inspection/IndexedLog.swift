@@ -183,8 +183,8 @@ struct IndexedLog: Sendable {
         end = record.end
     }
 
-    /// The differences to the log that was here before, of the same store or of another one: names with another value or
-    /// revision, and names without a value.
+    /// The differences to the log that was here before, of the same store or of another one: names with another value
+    /// or revision, and names without a value.
     func changes(since old: IndexedLog) -> [KVLogIndex.Change] {
         var changes: [KVLogIndex.Change] = []
         for (number, slot) in old.names.slots.enumerated() where slot.isPresent {
