@@ -309,8 +309,6 @@ extension MigratingKVStore: KVStoreAbove {
 }
 
 extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalStoring {
-    public func synchronize() throws { try new.synchronize() }
-
     /// The entry in the new store, after moving the value.
     public func entry(named name: String) throws -> KVEntry? {
         if let entry = try new.entry(named: name) { return entry }
