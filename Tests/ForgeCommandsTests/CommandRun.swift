@@ -1,5 +1,6 @@
 import ChildProcesses
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Testing
 
@@ -152,6 +153,19 @@ final class Scratch: Sendable {
         let copy = url.appendingPathComponent(other)
         try FileManager.default.createDirectory(at: copy.deletingLastPathComponent(), withIntermediateDirectories: true)
         try FileManager.default.copyItem(at: url.appendingPathComponent(path), to: copy)
+    }
+
+    /// A directory for a walk; an entry below it is moved once, before a call of the walk.
+    func walked(
+        _ name: String, moving entry: String, to other: String, before operation: FileSystemOperation,
+        of argument: POSIXPath
+    ) throws -> ConfinedDirectory {
+        let (from, to) = (POSIXPath(path(entry)), POSIXPath(path(other)))
+        let moving = InterceptedFileSystem(SystemFileSystem()) { (call) throws(FileSystemError) in
+            guard call.operation == operation, call.path == argument else { return }
+            if try SystemFileSystem().exists(from) { try SystemFileSystem().rename(from, to: to) }
+        }
+        return try ConfinedDirectory(POSIXPath(path(name)), on: moving)
     }
 
     #if os(Linux)

@@ -119,6 +119,20 @@ struct FilePlaceTests {
         #expect(!log.isLeftOut("#store-files"))
     }
 
+    @Test("as a source, it knows its files now, and whether the directory of one is gone", arguments: ["tree", "file"])
+    func removedOrMoved(scheme: String) async throws {
+        for path in ["s/a", "s/b/c", "s/back\\slash", "s/d/e"] { try scratch.plant(path) }
+        try link("s/link", to: "a")
+        let place = try LocalFilePlace(home("\(scheme):s"))
+        #expect(try await place.keys() == ["a", "b/c", "d/e"])
+        for path in ["s/a", "s/b/c", "s/d"] { try FileManager.default.removeItem(atPath: scratch.path(path)) }
+        #expect(try await place.keys() == [])
+        #expect(try place.isRemoved("a") && place.isRemoved("b/c") && !place.isRemoved("d/e"))
+        try FileManager.default.removeItem(atPath: scratch.path("s"))
+        #expect(try await place.keys() == [])
+        #expect(try !place.isRemoved("a"))
+    }
+
     @Test("a directory that cannot be read is a failure of a source, and an error of a destination")
     func unreadable() async throws {
         try scratch.plant("s/zz")
@@ -313,6 +327,23 @@ struct FilePlaceTests {
             #expect(others == items)
         }
         await writer.cancel()
+    }
+
+    @Test("a list names a directory that has appeared meanwhile: its files may have been listed nowhere")
+    func listingDuringMove() async throws {
+        let files = DiskFileStore(root: scratch.url.appendingPathComponent("fs"))
+        for key in ["d/a", "e/b", "e/f/c"] { try await files.save(Data("x".utf8), to: key) }
+        var (listed, others): ([String], [String]) = ([], [])
+        try await files.forEachFile(in: "") {
+            if listed.isEmpty {
+                try FileManager.default.moveItem(atPath: scratch.path("fs/d"), toPath: scratch.path("fs/c"))
+            }
+            listed.append($0.key)
+        } unlisted: {
+            others.append("\($0.shown): \($1)")
+        }
+        #expect(listed == ["d/a", "e/b", "e/f/c"])
+        #expect(others == ["c: it appeared after the listing had begun: its files are not listed"])
     }
 
     #if S3

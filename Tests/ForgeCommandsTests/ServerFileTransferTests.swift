@@ -20,11 +20,16 @@ private final class RemotePlace: FilePlace {
     let vanishing: [String]
     /// Whether keys that differ only in case are one file.
     let foldsCase: Bool
+    /// Keys of files that are found only after they were listed.
+    let appearing: [String]
+    /// Whether the directories of ``removed`` do not exist any more either.
+    let isMoved: Bool
     let flushes = Mutex(0)
 
     init(
         _ contents: [String: String] = [:], failures: [String: any Error] = [:], isLossy: Bool = false,
-        removed: [String] = [], vanishing: [String] = [], foldsCase: Bool = false
+        removed: [String] = [], vanishing: [String] = [], foldsCase: Bool = false, appearing: [String] = [],
+        isMoved: Bool = false
     ) {
         self.contents = Mutex(contents.mapValues { Data($0.utf8) })
         self.failures = failures
@@ -32,6 +37,8 @@ private final class RemotePlace: FilePlace {
         self.removed = removed
         self.vanishing = vanishing
         self.foldsCase = foldsCase
+        self.appearing = appearing
+        self.isMoved = isMoved
     }
 
     var texts: [String: String] { contents.withLock { $0.mapValues { String(decoding: $0, as: UTF8.self) } } }
@@ -42,6 +49,10 @@ private final class RemotePlace: FilePlace {
         let all = found + removed.map { FilePlaceEntry(key: $0, sizeInBytes: 1) }
         return all.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
     }
+
+    func keys() async throws -> [String] { try await files(nil).map(\.key) + appearing }
+
+    func isRemoved(_ key: String) -> Bool { !isMoved }
 
     func open(_ key: String) async throws -> (any CopiedFile)? {
         if let failure = failures[key] { throw failure }
@@ -159,6 +170,24 @@ struct ServerFileTransferTests {
         // Between the copy and its verification.
         try await transfer(RemotePlace(["a": "1", "c": "2"], vanishing: ["c"]), target, "--verify", "--delete")
         #expect(target.texts == ["a": "1", "c": "2"])
+    }
+
+    @Test("nothing is deleted if a file of the source may have been moved meanwhile")
+    func moved() async throws {
+        let target = RemotePlace(["a": "1", "x": ""])
+        let listed = await #expect(throws: CommandFailure.self) {
+            try await transfer(RemotePlace(["a": "1"], removed: ["d/b"], isMoved: true), target, "--delete")
+        }
+        #expect(listed?.description == "nothing was deleted: 1 item failed" && listed?.status == .partial)
+        let unlisted = await #expect(throws: CommandFailure.self) {
+            try await transfer(RemotePlace(["a": "1"], appearing: ["d/b"]), target, "--delete")
+        }
+        let reason = "the source has changed during the copy, and d/b was not copied; copy again"
+        #expect(unlisted?.description == "nothing was deleted: \(reason)" && unlisted?.status == .partial)
+        #expect(target.texts == ["a": "1", "x": ""])
+        // Without anything to delete, it is one that was created since.
+        let complete = RemotePlace(["a": "1"])
+        try await transfer(RemotePlace(["a": "1"], appearing: ["d/b"]), complete, "--delete")
     }
 
     @Test(

@@ -68,6 +68,31 @@ struct TransferOutcomeTests {
         #expect(try scratch.files("t") == ["a": "1", "kept": "2"])
     }
 
+    @Test("nothing is deleted if a directory or file of the source is moved meanwhile", arguments: ["tree", "file"])
+    func movedMeanwhile(scheme: String) async throws {
+        for path in ["s/b/own", "s/z/1", "s/z/2", "t/z/1", "t/z/2", "t/old"] { try scratch.plant(path, "text") }
+        let places = ["\(scheme):\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))", "--delete"]
+        func failure(moving entry: String, to other: String) async throws -> CommandFailure? {
+            let arguments = try TransferArguments.parse(places)
+            let source = try scratch.walked("s", moving: entry, to: other, before: .open, of: "z")
+            let transfer = try FileTransfer(arguments, TransferLog(arguments), from: source)
+            return await #expect(throws: CommandFailure.self) { try await transfer.run() }
+        }
+        let moved = try await failure(moving: "s/z", to: "s/a")
+        #expect(moved?.description == "nothing was deleted: 1 item failed" && moved?.status == .partial)
+        let kept = Dictionary(uniqueKeysWithValues: ["b/own", "old", "z/1", "z/2"].map { ($0, "text") })
+        #expect(try scratch.files("t") == kept)
+        // A file that the walk has seen neither where it was nor where it is.
+        try FileManager.default.moveItem(atPath: scratch.path("s/a"), toPath: scratch.path("s/z"))
+        let unseen = try await failure(moving: "s/z/1", to: "s/b/1")
+        let reason = "the source has changed during the copy, and b/1 was not copied; copy again"
+        #expect(unseen?.description == "nothing was deleted: \(reason)" && unseen?.status == .partial)
+        #expect(try scratch.files("t") == kept)
+        let run = try CommandRun(["copy"] + places)
+        #expect(run.status == 0 && run.output.hasSuffix("\n1 copied (4 B), 2 equal, 2 deleted\n"), "\(run.output)")
+        #expect(try scratch.files("t") == scratch.files("s"))
+    }
+
     @Test("a dry run prints each action with source and destination, and changes nothing", arguments: ["tree", "file"])
     func dryRun(scheme: String) throws {
         for (path, text) in [

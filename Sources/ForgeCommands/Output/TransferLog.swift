@@ -237,6 +237,15 @@ final class BackupReport {
     }
 }
 
+extension CommandFailure {
+    /// The failure of `--delete` if something was created or moved in the source since it was copied.
+    static func sourceChanged(_ path: String) -> CommandFailure {
+        CommandFailure(
+            "nothing was deleted: the source has changed during the copy, and \(path) was not copied; copy again",
+            .partial)
+    }
+}
+
 extension Error {
     /// Whether an error of a copy of files concerns one file or directory, so that it is recorded and the others are
     /// copied; other errors end the copy.

@@ -11,6 +11,15 @@ protocol FilePlace: Sendable {
     /// only files that the copy may delete are listed.
     func files(_ log: TransferLog?) async throws -> [FilePlaceEntry]
 
+    /// The keys of all files that a copy from this place would copy now.
+    ///
+    /// - Throws: `FileSystemError` for the first directory or file that cannot be read.
+    func keys() async throws -> [String]
+
+    /// Whether a file that was listed, and that ``open(_:)`` does not find any more, was removed. False if its directory
+    /// is not found either: that may have been moved.
+    func isRemoved(_ key: String) throws -> Bool
+
     /// Opens a file; nil if there is no file at the key.
     func open(_ key: String) async throws -> (any CopiedFile)?
 
@@ -31,6 +40,10 @@ protocol FilePlace: Sendable {
 }
 
 extension FilePlace {
+    func keys() async throws -> [String] { try await files(nil).map(\.key) }
+
+    func isRemoved(_ key: String) throws -> Bool { true }
+
     func obstacle(to key: String) throws -> PresentStore? { nil }
 }
 
@@ -97,10 +110,26 @@ struct LocalFilePlace: FilePlace {
                     found.append(FilePlaceEntry(key: file, sizeInBytes: entry.status.sizeInBytes))
                 }
             } catch let error as FileSystemError {
+                // A destination has no file to delete in a directory that disappears.
+                if log == nil, error.errno.isDisappearance { continue }
                 guard let log else { throw error }
-                try log.record(.fail, error.shownPath, reason: "\(error)")
+                try log.record(.fail, error.shownPath, reason: error.reasonLeftOut)
             }
         }
+    }
+
+    func keys() async throws -> [String] {
+        guard let root = try root() else { return [] }
+        var walk = StoreWalk(root)
+        var keys: [String] = []
+        while let entry = try walk.nextFile(ofStore: isStore) {
+            try Interruption.check()
+            guard case .copied = try walk.carried(entry, ofStore: isStore), entry.path.isKey,
+                let key = String(validating: entry.path)
+            else { continue }
+            keys.append(key)
+        }
+        return keys
     }
 
     /// Whether a copy deletes a file that the source lacks. Files of a store inside an ordinary directory are never
@@ -145,6 +174,16 @@ struct LocalFilePlace: FilePlace {
         } catch {
             guard error.error.errno.isDisappearance else { throw error }
             return nil
+        }
+    }
+
+    func isRemoved(_ key: String) throws -> Bool {
+        guard let root = try root() else { return false }
+        do throws(SourceFailure) {
+            fileSystem.discard(try SourceFile.openDirectory(POSIXPath(key).splitLast().parent, in: root))
+            return true
+        } catch {
+            return false
         }
     }
 
@@ -290,7 +329,12 @@ extension DiskFileStore: CommandFileStore {
     ) async throws {
         // Links and the like, and directories that cannot be read, which the listing shows.
         var shown: Set<POSIXPath> = []
-        for try await file in files(in: directory, FileListingOptions(sorted: true)) where !file.isDirectory {
+        var listed: Set<POSIXPath> = []
+        for try await file in files(in: directory, FileListingOptions(sorted: true)) {
+            guard !file.isDirectory else {
+                listed.insert(POSIXPath(file.key))
+                continue
+            }
             if file.kind != .file { shown.insert(POSIXPath(file.key)) }
             try body(file)
         }
@@ -299,7 +343,13 @@ extension DiskFileStore: CommandFileStore {
         while true {
             try Interruption.check()
             do {
-                guard let entry = try walk.nextFile(ofStore: true) else { return }
+                let next = try walk.nextFile(ofStore: true) { entered in
+                    let path = parent.appending(entered.path)
+                    // One that was moved there, perhaps before it was listed where it was.
+                    guard !entered.path.isEmpty, path.isKey, !listed.contains(path) else { return }
+                    try unlisted(path, "it appeared after the listing had begun: its files are not listed")
+                }
+                guard let entry = next else { return }
                 let path = parent.appending(entry.path)
                 // The walk does not know the markers of this store if it may not read them.
                 if path.isStoreMarker && path.splitLast().parent.isEmpty { continue }
@@ -310,7 +360,7 @@ extension DiskFileStore: CommandFileStore {
                 }
             } catch let error as FileSystemError {
                 let path = error.path.map(parent.appending) ?? parent
-                if !shown.contains(path) { try unlisted(path, "\(error)") }
+                if !shown.contains(path) { try unlisted(path, error.reasonLeftOut) }
             }
         }
     }

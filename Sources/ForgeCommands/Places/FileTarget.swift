@@ -430,17 +430,22 @@ extension StoreWalk {
     /// The next entry that is not a directory, or a directory that is not entered: the root of another store inside a
     /// file store, or a directory that a store is removing.
     ///
-    /// - Parameter isStore: Whether the walked directory is the root of a file store.
+    /// - Parameters:
+    ///   - isStore: Whether the walked directory is the root of a file store.
+    ///   - entered: Called with each directory that is entered.
     /// - Returns: The entry; nil after the last one.
     /// - Throws: `FileSystemError` for an entry that cannot be read, with its path; the next call continues after it.
     ///   ``ContainsOther``.
-    mutating func nextFile(ofStore isStore: Bool) throws -> Entry? {
+    mutating func nextFile(
+        ofStore isStore: Bool, entered: (Entry) throws -> Void = { _ in }
+    ) throws -> Entry? {
         while let event = try next() {
             switch event {
             case .file(let file): return file
             case .other: throw ContainsOther()
             case .failed(let error): throw error
             case .entered(let directory):
+                try entered(directory)
                 guard isStore, directory.scope.isRoot, !directory.path.isEmpty else { continue }
                 leave()
                 return directory

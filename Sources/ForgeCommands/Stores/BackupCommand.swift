@@ -44,7 +44,7 @@ struct BackupCommand: ParsableCommand {
         let report = BackupReport("saved", json: output.json)
         defer { report.progress.finish() }
         let staged = try StagedDirectory(for: try POSIXPath(to), keeping: [try POSIXPath(from)])
-        var writer = try BackupWriter(try POSIXPath(from), to: staged.path, report)
+        var writer = try BackupWriter(ConfinedDirectory(POSIXPath(from)), to: staged.path, report)
         do {
             try writer.run()
         } catch is StoreWalk.ContainsOther {
@@ -76,8 +76,8 @@ struct BackupWriter {
     private var nestedBackup: POSIXPath?
 
     /// Begins the backup of a directory of stores; `target` is an empty directory.
-    init(_ source: POSIXPath, to target: POSIXPath, _ report: BackupReport) throws {
-        self.source = try ConfinedDirectory(source)
+    init(_ source: ConfinedDirectory, to target: POSIXPath, _ report: BackupReport) throws {
+        self.source = source
         self.report = report
         let content = target.appending(BackupManifest.content)
         try fileSystem.createDirectory(content, permissions: .ownerReadWriteExecute)
@@ -104,7 +104,7 @@ struct BackupWriter {
                     try report.fail(directory.path.shown, "damaged: \(finding.details.joined())")
                 }
             case .other: throw StoreWalk.ContainsOther()
-            case .failed(let error): try report.fail(error.shownPath, "\(error)")
+            case .failed(let error): try report.fail(error.shownPath, error.reasonLeftOut)
             case .file(let entry): try add(entry, of: walk)
             }
         }
@@ -139,7 +139,7 @@ struct BackupWriter {
             switch role {
             case _ where isNested(entry.path): try addFile(path, entry.path)
             case .bookkeeping, .temporary, .special: return
-            case .log where entry.scope.owner.contains(.keyValue): try addStore(path, entry.path)
+            case .log where entry.scope.owner.contains(.keyValue): try addStore(path, entry, of: walk)
             case .content, .log, .vault, .vaultKey, .entry, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
                 let isJudged =
@@ -150,8 +150,8 @@ struct BackupWriter {
             }
         } catch let error as SourceFailure {
             // A file that was removed after it was listed is not a failure. If another entry has its name now, that
-            // entry is missing from the backup.
-            guard try error.error.errno.isDisappearance && isGone(entry.path) else {
+            // entry is missing from the backup; if its directory was moved, the file is.
+            guard try error.error.errno.isDisappearance && walk.isRemoved(entry) else {
                 return try report.fail(entry.path.shown, "\(error)")
             }
         } catch let error as CommandFailure where error.status == .failure {
@@ -170,17 +170,6 @@ struct BackupWriter {
         else { return }
         let details = finding.details.joined(separator: "; ")
         try report.fail(entry.path.shown, "damaged, copied as it is: \(finding.kind): \(details)")
-    }
-
-    /// Whether no entry has the name now.
-    private func isGone(_ item: POSIXPath) throws(FileSystemError) -> Bool {
-        do {
-            let (directory, name) = try source.openParent(of: item)
-            defer { source.fileSystem.discard(directory) }
-            return try !source.fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
-        } catch  where error.errno.isDisappearance {
-            return true
-        }
     }
 
     private mutating func addFile(_ path: String, _ item: POSIXPath) throws {
@@ -210,7 +199,8 @@ struct BackupWriter {
     }
 
     /// Writes the values of a key-value store into a new store in the backup.
-    private mutating func addStore(_ path: String, _ item: POSIXPath) throws {
+    private mutating func addStore(_ path: String, _ entry: StoreWalk.Entry, of walk: StoreWalk) throws {
+        let item = entry.path
         let from = source.path.appending(item).splitLast().parent
         let to = try preparedPath(for: item).splitLast().parent
         let store: FileKVStore
@@ -221,7 +211,7 @@ struct BackupWriter {
             return try report.fail(path, "\(error)")
         } catch let error as CommandFailure where error.status == .notFound {
             // A store that was removed after it was listed is not a failure.
-            if try !isGone(item) { try report.fail(path, "\(error)") }
+            if try !walk.isRemoved(entry) { try report.fail(path, "\(error)") }
             return
         }
         let keys = try Self.copy(store, to: to)

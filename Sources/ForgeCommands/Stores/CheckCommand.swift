@@ -84,7 +84,8 @@ struct CheckedDirectory: ParsableArguments {
         try requireStore("directory", at: root, isDirectory: true)
         let progress = Progress("files checked", .current(json: json))
         let keys = try keyFile.map { try loadKey(at: URL(POSIXPath($0))) }
-        guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
+        let tree = try ConfinedDirectory(POSIXPath(root))
+        guard let findings = try StoreChecker(keys: keys, progress: progress).check(tree) else {
             throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
         }
         progress.finish()
@@ -103,7 +104,7 @@ struct StoreFinding: Encodable, Equatable {
         case readable
         /// None of the given keys opens the vault, so changes to it would not be detected.
         case unverified
-        /// A link, a special file, or a directory that is being deleted; it was not opened.
+        /// A link, a special file, or a directory that is being deleted or was moved; it was not opened.
         case skipped
     }
 

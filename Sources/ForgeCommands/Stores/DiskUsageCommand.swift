@@ -33,7 +33,7 @@ struct DiskUsageCommand: ParsableCommand {
     func run() throws {
         let url = URL(POSIXPath(directory))
         try requireStore("directory", at: url, isDirectory: true)
-        let (stores, failures) = try DiskUsage.stores(below: POSIXPath(url))
+        let (stores, failures) = try DiskUsage.stores(below: ConfinedDirectory(POSIXPath(url)))
         let total = Summary(
             files: stores.reduce(0) { $0 + $1.files }, bytes: stores.reduce(0) { $0 + $1.bytes },
             space: stores.reduce(0) { $0 + $1.space })
@@ -78,7 +78,7 @@ struct DiskUsage: Encodable {
     /// The space in bytes that the files occupy on the device.
     var space: Int64 = 0
 
-    /// A directory that cannot be read; its files are not counted.
+    /// A directory that cannot be read, or that was moved meanwhile; its files are not counted.
     struct Failure: Encodable {
         var type = "item"
         var action = "fail"
@@ -89,19 +89,20 @@ struct DiskUsage: Encodable {
     /// The sizes of all stores below a directory, ordered by path, and the directories that cannot be read.
     ///
     /// - Throws: `FileSystemError` if the directory itself cannot be read.
-    static func stores(below root: POSIXPath) throws -> (stores: [DiskUsage], failures: [Failure]) {
+    static func stores(below root: ConfinedDirectory) throws -> (stores: [DiskUsage], failures: [Failure]) {
         var failures: [Failure] = []
         var found = [DiskUsage(path: "", kind: "directory")]
         // The index in `found` of each root of a store.
         var indices: [POSIXPath: Int] = ["": 0]
         // The files with several links that have been counted.
         var linked: Set<DirectoryIdentity> = []
-        var walk = StoreWalk(try ConfinedDirectory(root))
+        var walk = StoreWalk(root)
         while let event = try walk.next() {
             switch event {
             case .other: continue
             case .failed(let error):
-                failures.append(Failure(path: error.shownPath, reason: error.errno.text))
+                let reason = error.errno.isDisappearance ? error.reasonLeftOut : error.errno.text
+                failures.append(Failure(path: error.shownPath, reason: reason))
             case .entered(let directory):
                 guard let kind = directory.scope.owner.text else { continue }
                 if directory.path.isEmpty {

@@ -18,11 +18,11 @@ struct StoreChecker {
     }
 
     /// The findings, in the order of the walk; nil if there is neither a file nor a store below the directory.
-    func check(_ url: URL) throws -> [StoreFinding]? {
-        let top = try POSIXPath(url)
-        var walk = StoreWalk(try ConfinedDirectory(top))
+    func check(_ tree: ConfinedDirectory) throws -> [StoreFinding]? {
+        let top = tree.path
+        var walk = StoreWalk(tree)
         var findings: [StoreFinding] = []
-        var kept = try KeptDirectories(in: ConfinedDirectory(top))
+        var kept = try KeptDirectories(in: tree)
         var isEmpty = true
         while let event = try walk.next() {
             switch event {
@@ -63,9 +63,10 @@ struct StoreChecker {
     }
 
     private func unreadableDirectory(_ place: Place, _ error: FileSystemError) -> StoreFinding {
-        StoreFinding(
-            path: place.shown, kind: "directory", bytes: 0, state: .damaged, details: [details(of: error, at: place)],
-            location: place.location)
+        let isElsewhere = error.errno.isDisappearance
+        return StoreFinding(
+            path: place.shown, kind: "directory", bytes: 0, state: isElsewhere ? .skipped : .damaged,
+            details: [isElsewhere ? error.reasonLeftOut : details(of: error, at: place)], location: place.location)
     }
 
     /// The damage of a key-value store whose log is a directory; nil for any other directory.
@@ -131,13 +132,24 @@ struct StoreChecker {
             case .content, .entry: try readToEnd(path, &finding)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
-            return nil
+            guard mayBeElsewhere(entry, walk) else { return nil }
+            finding.state = .skipped
+            finding.details = [error.reasonLeftOut]
         } catch {
             finding.state = .damaged
             finding.details.append(details(of: error, at: place))
             finding.hasWrongContent = hasWrongContent(error)
         }
         return finding
+    }
+
+    /// Whether a file that was not found where it was listed may be elsewhere, with its directory.
+    private func mayBeElsewhere(_ entry: StoreWalk.Entry, _ walk: StoreWalk) -> Bool {
+        do throws(FileSystemError) {
+            return try !walk.isRemoved(entry)
+        } catch {
+            return true
+        }
     }
 
     /// Whether an error says that the content itself is wrong or unreadable.

@@ -68,7 +68,9 @@ struct FileGroupCopy {
         do throws(SourceFailure) {
             directory = try SourceFile.openDirectory(group.directory, in: source)
         } catch {
-            for name in group.names { try record(error, group.path(of: name)) }
+            let isElsewhere = error.error.errno.isDisappearance
+            let reason = isElsewhere ? FileSystemError.directoryIsElsewhere : "\(error)"
+            for name in group.names { try log.record(.fail, group.path(of: name).shown, reason: reason) }
             return
         }
         defer { fileSystem.discard(directory) }

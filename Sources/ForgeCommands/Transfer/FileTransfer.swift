@@ -18,10 +18,12 @@ struct FileTransfer {
     /// The identity of the destination, or of its nearest existing ancestor; the walk of the source must not find it.
     private let targetIdentity: DirectoryIdentity?
 
-    init(_ arguments: TransferArguments, _ log: TransferLog) throws {
+    /// `source` is the opened directory of the source; nil to open it.
+    init(_ arguments: TransferArguments, _ log: TransferLog, from source: ConfinedDirectory? = nil) throws {
         self.arguments = arguments
         self.log = log
-        source = try ConfinedDirectory(POSIXPath(arguments.source.url))
+        let source = try source ?? ConfinedDirectory(POSIXPath(arguments.source.url))
+        self.source = source
         sourceIdentity = Ancestry.identity(of: source.path)
         target = try FileTarget(arguments.destination)
         targetIdentity = Ancestry(of: target.root).nearest
@@ -74,7 +76,9 @@ struct FileTransfer {
 
     /// The path of the next file of the source that is copied; records the entries that are not.
     private func nextFile(_ walk: inout StoreWalk) throws -> POSIXPath? {
-        let record = { (error: FileSystemError) in try log.record(.fail, error.shownPath, reason: "\(error)") }
+        let record = { (error: FileSystemError) in
+            try log.record(.fail, error.shownPath, reason: error.reasonLeftOut)
+        }
         while let entry = try nextReadable(&walk, unread: record) {
             switch try walk.carried(entry, ofStore: isStore) {
             case .copied: return entry.path
@@ -241,6 +245,15 @@ struct FileTransfer {
         return "a store \(kind) is kept whole"
     }
 
+    /// The next entry of the destination. A directory that disappears there has no file to delete.
+    private func nextPresent(_ walk: inout StoreWalk) throws -> StoreWalk.Entry? {
+        while true {
+            do {
+                return try walk.nextFile(ofStore: target.store != nil)
+            } catch let error as FileSystemError where error.errno.isDisappearance {}
+        }
+    }
+
     /// Calls `body` with each extraneous file that is deleted, without a reason; and with a reason, with each that is
     /// kept, and once with the root of each store or backup that is.
     private func forEachExtraneous(_ body: (POSIXPath, _ reasonToKeep: String?) -> Void) throws {
@@ -250,7 +263,7 @@ struct FileTransfer {
         var last: (directory: POSIXPath, backup: POSIXPath?)?
         // The roots of backups and stores, and whether they are copies of those in the source.
         var roots: [POSIXPath: Bool] = [:]
-        while let entry = try walk.nextFile(ofStore: target.store != nil) {
+        while let entry = try nextPresent(&walk) {
             try Interruption.check()
             let (directory, name) = entry.path.splitLast()
             if last?.directory != directory { last = (directory, try target.backup(above: directory)) }
@@ -289,17 +302,29 @@ struct FileTransfer {
 
     /// The extraneous files, except those that are copies just made: a file system that folds case or normalises names
     /// lists them under another spelling.
+    ///
+    /// - Throws: ``CommandFailure``, with nothing deleted, if the source now has a file that was not copied: an
+    ///   extraneous file may be the only copy of it, under the path that it had before.
     private func removingOtherSpellings(_ others: [POSIXPath]) throws -> [POSIXPath] {
         guard !others.isEmpty else { return [] }
         var remaining = Dictionary(grouping: others) { Self.folded($0) }
         var walk = walk()
-        while let entry = try nextReadable(&walk) {
-            guard let same = remaining[Self.folded(entry.path)], let identity = target.identity(of: entry.path) else {
+        while let entry = try nextReadable(&walk, unread: { throw CommandFailure.sourceChanged($0.shownPath) }) {
+            guard let identity = target.identity(of: entry.path) else {
+                if try isToBeCopied(entry, walk) { throw CommandFailure.sourceChanged(entry.path.shown) }
                 continue
             }
+            guard let same = remaining[Self.folded(entry.path)] else { continue }
             remaining[Self.folded(entry.path)] = same.filter { target.identity(of: $0) != identity }
         }
         return remaining.values.joined().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+    }
+
+    /// Whether an entry of the source has a copy after a copy without failures.
+    private func isToBeCopied(_ entry: StoreWalk.Entry, _ walk: StoreWalk) throws -> Bool {
+        guard !arguments.dryRun, case .copied = try walk.carried(entry, ofStore: isStore) else { return false }
+        // A destination keeps its own files for running processes.
+        return try isStore || ![.bookkeeping, .temporary].contains(walk.role(of: entry))
     }
 
     private static func folded(_ path: POSIXPath) -> String {
@@ -358,6 +383,12 @@ extension POSIXPath {
 extension FileSystemError {
     /// The path in a message; empty if the error has none.
     var shownPath: String { path?.shown ?? "" }
+
+    /// Why a walk left out the directory or file at ``shownPath``.
+    var reasonLeftOut: String { errno.isDisappearance ? "moved or removed after it was listed" : "\(self)" }
+
+    /// Why a file was left out whose directory is not found: the file may be elsewhere now.
+    static let directoryIsElsewhere = "its directory was moved or removed after it was listed"
 }
 
 extension FileRole {

@@ -82,7 +82,8 @@ struct ServerFileTransfer {
     @Sendable private func copy(_ entry: FilePlaceEntry) async throws {
         let key = entry.key
         guard let file = try await RefusedFile.converting({ try await source.open(key) }) else {
-            return try log.record(.removed, key)
+            guard try !source.isRemoved(key) else { return try log.record(.removed, key) }
+            return try log.record(.fail, key, reason: FileSystemError.directoryIsElsewhere)
         }
         let present = try await target.open(key)
         if let present, try await file.isEqual(to: present) {
@@ -121,6 +122,7 @@ struct ServerFileTransfer {
                 "nothing was deleted: \(counted(others.count, "file")) would be deleted, more than --max-delete "
                     + "\(arguments.maxDelete)", .partial)
         }
+        if !others.isEmpty { try await requireUnchangedSource(known) }
         for key in others {
             try Interruption.check()
             do {
@@ -129,6 +131,17 @@ struct ServerFileTransfer {
             } catch {
                 try record(error, key)
             }
+        }
+    }
+
+    /// Throws if the source now has a file that it did not have at the beginning: what is to be deleted may be the only
+    /// copy of it, under the key that it had before.
+    private func requireUnchangedSource(_ known: Set<POSIXPath>) async throws {
+        do {
+            let new = try await source.keys().first { !known.contains(POSIXPath($0)) }
+            if let new { throw CommandFailure.sourceChanged(new) }
+        } catch let error as FileSystemError {
+            throw CommandFailure.sourceChanged(error.shownPath)
         }
     }
 

@@ -3,9 +3,10 @@ import SystemPackage
 /// Walks a tree in the order of the bytes of its paths; a directory is at the place of its name with a slash, as in Git,
 /// and the markers of a store come before all other entries of its root, so that a copy has them first.
 ///
-/// It locks nothing, follows no link and stays below its root. Files and directories that disappear meanwhile are left
-/// out. Each directory is listed once, when it is entered, so a walk needs memory for the entries of the directories on
-/// the present path, and one descriptor.
+/// It locks nothing, follows no link and stays below its root. Files that disappear meanwhile are left out. A directory
+/// that does so after it was named by the one above is reported: it may have been moved to a place that the walk has
+/// passed. Each directory is listed once, when it is entered, so a walk needs memory for the entries of the directories
+/// on the present path, and one descriptor.
 package struct StoreWalk {
     /// One step of the walk.
     package enum Event: Sendable {
@@ -15,7 +16,9 @@ package struct StoreWalk {
         case file(Entry)
         /// The directory that the walk leaves out.
         case other(POSIXPath)
-        /// A directory or file that could not be read; the path of the error is relative to the root of the walk.
+        /// A directory or file that could not be read; the path of the error is relative to the root of the walk. With
+        /// an error that is a disappearance, a directory was moved, removed or replaced since it was named or listed,
+        /// and what is left of it is not walked.
         case failed(FileSystemError)
     }
 
@@ -98,19 +101,26 @@ package struct StoreWalk {
             }
             let directory = levels[index].directory
             let path = directory.path.isEmpty ? entry.name : directory.path.appending(entry.name)
-            do throws(FileSystemError) {
-                if entry.type == .directory, !directory.scope.isTemporary(entry.name) {
-                    guard let event = try enter(path) else { continue }
-                    return event
+            guard entry.type != .directory || directory.scope.isTemporary(entry.name) else {
+                do throws(FileSystemError) {
+                    return try enter(path)
+                } catch {
+                    return .failed(error.naming(path))
                 }
-                let parent = try open(directory.path).descriptor
+            }
+            let parent: Descriptor
+            do throws(FileSystemError) {
+                parent = try reopen(directory)
+            } catch {
+                levels.removeLast()
+                guard !directory.path.isEmpty else { throw error }
+                return .failed(error.naming(directory.path))
+            }
+            do throws(FileSystemError) {
                 let status = try fileSystem.status(entry.name, at: parent, followsSymbolicLinks: false)
                 return .file(Entry(path: path, status: status, scope: directory.scope, root: directory.root))
             } catch {
-                if error.errno.isDisappearance { continue }
-                var error = error
-                error.path = path
-                return .failed(error)
+                guard error.errno.isDisappearance else { return .failed(error.naming(path)) }
             }
         }
         current = nil
@@ -122,15 +132,9 @@ package struct StoreWalk {
         levels.removeLast()
     }
 
-    /// Lists a directory; nil if it was removed, or replaced by a file or a link.
-    private mutating func enter(_ path: POSIXPath) throws(FileSystemError) -> Event? {
-        let descriptor: Descriptor
-        do throws(FileSystemError) {
-            descriptor = try open(path).descriptor
-        } catch {
-            guard !path.isEmpty, error.errno.isDisappearance else { throw error }
-            return nil
-        }
+    /// Lists a directory.
+    private mutating func enter(_ path: POSIXPath) throws(FileSystemError) -> Event {
+        let descriptor = try open(path).descriptor
         let status = try fileSystem.status(of: .descriptor(descriptor))
         guard DirectoryIdentity(status) != excluded else { return .other(path) }
         var entries = try fileSystem.entries(of: descriptor)
@@ -148,10 +152,23 @@ package struct StoreWalk {
     }
 
     private mutating func open(_ path: POSIXPath) throws(FileSystemError) -> OpenDirectory {
-        if let current, current.path == path { return current }
         let new = try OpenDirectory(path, in: root)
         current = new
         return new
+    }
+
+    /// Opens a directory that was entered, unless it is the open one.
+    ///
+    /// - Throws: ``FileSystemError``; `ENOENT` if another directory has taken its path.
+    private mutating func reopen(_ directory: Entry) throws(FileSystemError) -> Descriptor {
+        if let current, current.path == directory.path { return current.descriptor }
+        let descriptor = try open(directory.path).descriptor
+        let status = try fileSystem.status(of: .descriptor(descriptor))
+        guard DirectoryIdentity(status) == DirectoryIdentity(directory.status) else {
+            current = nil
+            throw FileSystemError(.open, .noSuchFileOrDirectory)
+        }
+        return descriptor
     }
 
     /// Whether an entry comes before another one; the name of a directory is compared with a slash behind it.
@@ -171,6 +188,28 @@ package struct StoreWalk {
             index += 1
         }
         return false
+    }
+
+    // MARK: Since then
+
+    /// Whether a file that ``next()`` has returned was removed since. False if an entry has its name, and if its whole
+    /// directory is not at its path any more: the file may be elsewhere then.
+    package func isRemoved(_ file: Entry) throws(FileSystemError) -> Bool {
+        let (parent, name) = file.path.splitLast()
+        do throws(FileSystemError) {
+            return try root.withDirectory(parent.isEmpty ? "." : parent) {
+                (directory) throws(FileSystemError) -> Bool in
+                if let current, current.path == parent {
+                    let now = try fileSystem.status(of: .descriptor(directory))
+                    let listed = try fileSystem.status(of: .descriptor(current.descriptor))
+                    guard DirectoryIdentity(now) == DirectoryIdentity(listed) else { return false }
+                }
+                return try !fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+            }
+        } catch {
+            guard error.errno.isDisappearance else { throw error }
+            return false
+        }
     }
 
     // MARK: Roles
@@ -204,10 +243,17 @@ package struct StoreWalk {
             }
         } catch {
             guard !error.errno.isDisappearance, error.errno != .notSupported else { return .content }
-            var error = error
-            error.path = entry.path
-            throw error
+            throw error.naming(entry.path)
         }
+    }
+}
+
+extension FileSystemError {
+    /// The error with the path of an entry relative to the root of its walk.
+    fileprivate func naming(_ path: POSIXPath) -> FileSystemError {
+        var error = self
+        error.path = path
+        return error
     }
 }
 

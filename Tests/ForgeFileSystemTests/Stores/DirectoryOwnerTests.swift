@@ -355,7 +355,7 @@ struct StoreWalkTests {
         #expect(lines.contains { $0.hasPrefix("link special(") })
     }
 
-    @Test("leaves out what is removed meanwhile, and reports what cannot be read with its path")
+    @Test("leaves out files that are removed meanwhile, and reports what cannot be read with its path")
     func changes() throws {
         for path in ["/t/a/x", "/t/d/f", "/t/d/g", "/t/z"] as [POSIXPath] { try write("", to: path) }
         let changing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
@@ -363,7 +363,58 @@ struct StoreWalkTests {
             if call.operation == .status, call.path == "f" { throw FileSystemError(.status, .ioError, path: "f") }
             if call.operation == .status, call.path == "z" { try memory.unlink("/t/z") }
         }
-        #expect(try lines(on: changing) == ["/ none", "d/ none", "d/f EIO", "d/g content -"])
+        #expect(try lines(on: changing) == ["/ none", "a ENOENT", "d/ none", "d/f EIO", "d/g content -"])
+    }
+
+    @Test("reports a directory that is moved or replaced before it is entered, or while it is walked")
+    func moves() throws {
+        for path in ["/t/d/e/x", "/t/d/f", "/t/z", "/n/f"] as [POSIXPath] { try write("", to: path) }
+        func walk(_ operation: FileSystemOperation, _ name: POSIXPath, new: POSIXPath? = nil) throws -> [String] {
+            let moving = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+                guard call.operation == operation, call.path == name, try !memory.exists("/m") else { return }
+                try memory.rename("/t/d", to: "/m")
+                if let new { try memory.rename(new, to: "/t/d") }
+            }
+            return try lines(on: moving)
+        }
+        // The open directory is read on.
+        #expect(try walk(.open, "d/e") == ["/ none", "d/ none", "d/e ENOENT", "d/f content -", "z content -"])
+        try memory.rename("/m", to: "/t/d")
+        let lost = ["/ none", "d/ none", "d/e/ none", "d/e/x content -", "d ENOENT", "z content -"]
+        #expect(try walk(.status, "x") == lost)
+        try memory.rename("/m", to: "/t/d")
+        #expect(try walk(.status, "x", new: "/n") == lost)
+        // Without its root, a walk is an error.
+        let rootless = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            if call.operation == .status, call.path == "f" { try memory.rename("/t", to: "/r") }
+        }
+        #expect(throws: FileSystemError.self) { try lines(on: rootless) }
+    }
+
+    @Test("a file is removed if its directory is where it was listed, and nothing has its name")
+    func removal() throws {
+        for path in ["/t/d/f", "/n/g"] as [POSIXPath] { try write("", to: path) }
+        let isFailing = Atomic(false)
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if isFailing.load(ordering: .relaxed) { throw FileSystemError(.status, .ioError) }
+        }
+        var walk = StoreWalk(try ConfinedDirectory("/t", on: failing), layouts: [])
+        var found: StoreWalk.Entry?
+        while found == nil, let event = try walk.next() { if case .file(let entry) = event { found = entry } }
+        let file = try #require(found)
+        #expect(try walk.isRemoved(file) == false)
+        isFailing.store(true, ordering: .relaxed)
+        #expect(throws: FileSystemError.self) { try walk.isRemoved(file) }
+        isFailing.store(false, ordering: .relaxed)
+        try memory.unlink("/t/d/f")
+        #expect(try walk.isRemoved(file))
+        try memory.rename("/t/d", to: "/t/m")
+        #expect(try walk.isRemoved(file) == false)
+        try memory.rename("/n", to: "/t/d")
+        #expect(try walk.isRemoved(file) == false)
+        // The walk has left the directory, and does not know it any more.
+        _ = try walk.next()
+        #expect(try walk.isRemoved(file))
     }
 
     @Test("takes a file that was removed since for content; another error of reading its role has its path")
