@@ -210,6 +210,33 @@ struct BackupTests {
         for (path, mode) in modes { #expect(try permissions("r/\(path)") == mode & 0o777, "\(path)") }
     }
 
+    @Test("backup, restore and copy create files and directories with their modes, whatever the umask")
+    func umask() throws {
+        try scratch.plant("s/d/file")
+        for (path, mode) in [("s", 0o700), ("s/d", 0o755), ("s/d/file", 0o600)] {
+            try #require(chmod(scratch.path(path), mode_t(mode)) == 0)
+        }
+        for umask in ["0", "0777"] {
+            let prefix = ["/bin/sh", "-c", "umask \(umask); exec \"$0\" \"$@\""]
+            let (backup, target) = (scratch.path("\(umask)/b"), "tree:\(scratch.path("\(umask)/t"))")
+            for words in [
+                ["backup", scratch.path("s"), backup], ["restore", backup, scratch.path("\(umask)/r")],
+                ["copy", "tree:\(scratch.path("s"))", target],
+            ] {
+                let run = try CommandRun(words, prefix: prefix)
+                #expect(run.status == 0, "\(words[0]) \(umask): \(run.errors)")
+            }
+            for (path, mode) in [
+                ("b", 0o700), ("b/manifest", 0o600), ("b/content", 0o700), ("b/content/d", 0o700),
+                ("b/content/d/file", 0o600), ("r", 0o700), ("r/d", 0o755), ("r/d/file", 0o600), ("t", 0o700),
+                ("t/d", 0o755), ("t/d/file", 0o600),
+            ] {
+                let status = try SystemFileSystem().status(POSIXPath(scratch.path("\(umask)/\(path)")))
+                #expect(Int(status.permissions.rawValue) & 0o7777 == mode, "\(umask): \(path)")
+            }
+        }
+    }
+
     @Test("a damaged vault is saved, and reported without its key")
     func damagedVault() async throws {
         let fixture = try await StoreFixture()

@@ -405,7 +405,7 @@ struct FileTransferTests {
             try scratch.plant("s/\(bits)", "1")
             try #require(chmod(scratch.path("s/\(bits)"), bits) == 0)
         }
-        for (path, mode) in [("s/open", 0o755), ("s/open/closed", 0o500)] {
+        for (path, mode) in [("s/open", 0o2777), ("s/open/closed", 0o500)] {
             try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: scratch.path(path))
         }
         defer {
@@ -422,7 +422,7 @@ struct FileTransferTests {
         func mode(_ path: String) throws -> Int? {
             try FileManager.default.attributesOfItem(atPath: scratch.path(path))[.posixPermissions] as? Int
         }
-        #expect(try mode("t/open") == 0o755)
+        #expect(try mode("t/open") == 0o777)
         #expect(try mode("t/open/closed") == 0o700)
         for bits in modes { #expect(try mode("t/\(bits)") == Int(bits & 0o777), "\(bits)") }
     }

@@ -275,6 +275,28 @@ struct PrivilegeTests {
         #expect(try fileSystem.status("/a/b").permissions == FilePermissions(rawValue: 0o750))
         #expect(try fileSystem.status("/c").permissions == .ownerReadWriteExecute)
     }
+
+    @Test("a directory keeps the set-group-ID bit of the one above it only if that is asked for")
+    func inheritedBit() throws {
+        let memory = InMemoryFileSystem()
+        let shared = FilePermissions(rawValue: 0o775)
+        for (path, bit) in [("/p", .setGroupID), ("/q", [])] as [(POSIXPath, FilePermissions)] {
+            try memory.createDirectory(path, permissions: .ownerReadWriteExecute)
+            try memory.setPermissions([.ownerReadWriteExecute, bit], of: .path(path))
+            try memory.createDirectory(path.appending("a"), at: .workingDirectory, exactly: shared)
+            #expect(try memory.status(path.appending("a")).permissions == shared)
+            let flushless = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                if call.operation == .synchronize { throw FileSystemError(.synchronize, .ioError) }
+            }
+            try flushless.createDirectory(
+                path.appending("b"), at: .workingDirectory, exactly: shared, keeping: .setGroupID, isDurable: false)
+            #expect(try memory.status(path.appending("b")).permissions == shared.union(bit))
+            #expect(throws: FileSystemError.self) {
+                try flushless.createDirectory(path.appending("c"), at: .workingDirectory, exactly: shared)
+            }
+            #expect(try !memory.exists(path.appending("c")))
+        }
+    }
 }
 
 #if os(Linux)

@@ -305,8 +305,10 @@ struct FileTarget: Sendable {
         let above = try openDirectory(parent)
         defer { fileSystem.discard(above) }
         do throws(FileSystemError) {
+            // A shared directory passes its group on.
             try fileSystem.createDirectory(
-                name, at: above, permissions: permissions.intersection(.all).union(.ownerReadWriteExecute))
+                name, at: above, exactly: permissions.intersection(.all).union(.ownerReadWriteExecute),
+                keeping: .setGroupID, isDurable: false)
             if isUnknownStore { newStores.insert(directory) }
         } catch {
             // Another process created the entry meanwhile. If it is not a directory, opening it reports that.

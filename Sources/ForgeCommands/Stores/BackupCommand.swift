@@ -80,7 +80,7 @@ struct BackupWriter {
         self.source = source
         self.report = report
         let content = target.appending(BackupManifest.content)
-        try fileSystem.createDirectory(content, permissions: .ownerReadWriteExecute)
+        try fileSystem.createDirectory(content, at: .workingDirectory, exactly: .ownerReadWriteExecute)
         self.content = try ConfinedDirectory(content)
         manifest = try BackupManifestWriter(in: target)
     }

@@ -137,8 +137,7 @@ final class BackupManifestWriter {
 
     init(in directory: POSIXPath) throws {
         path = directory.appending(BackupManifest.name)
-        descriptor = try fileSystem.open(
-            path, .writeOnly, options: [.create, .exclusiveCreate], permissions: .ownerReadWrite)
+        descriptor = try fileSystem.openPrivateFile(path, at: .workingDirectory)
         try append(BackupManifest.Header(created: Date()))
     }
 

@@ -126,7 +126,7 @@ final class StagedDirectory {
     /// Opens the directory that is marked; creates it if nothing has its name.
     private static func opened(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws -> Descriptor {
         do throws(FileSystemError) {
-            try fileSystem.createDirectory(path, permissions: .ownerReadWriteExecute)
+            try fileSystem.createDirectory(path, at: .workingDirectory, exactly: .ownerReadWriteExecute)
         } catch  where error.errno == .fileExists {}
         do throws(FileSystemError) {
             return try fileSystem.open(path, .readOnly, options: [.directory, .noFollow])
@@ -157,9 +157,7 @@ final class StagedDirectory {
         if !isMarked {
             // An empty directory, as a process that was interrupted between two calls leaves it.
             try fileSystem.setPermissions(.ownerReadWriteExecute, of: .descriptor(directory))
-            let marker = try fileSystem.open(
-                Self.markerName, at: directory, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
-                permissions: .ownerReadWrite)
+            let marker = try fileSystem.openPrivateFile(Self.markerName, at: directory)
             try fileSystem.closing(marker) { () throws(FileSystemError) in
                 try fileSystem.writeBytes(Self.marker, to: marker)
                 try fileSystem.synchronize(marker, .full)
@@ -167,7 +165,7 @@ final class StagedDirectory {
             try fileSystem.synchronize(directory, .full)
         }
         try removeContent()
-        try fileSystem.createDirectory(Self.contentName, at: directory, permissions: .ownerReadWriteExecute)
+        try fileSystem.createDirectory(Self.contentName, at: directory, exactly: .ownerReadWriteExecute)
     }
 
     /// Whether the directory has the marker; the beginning of one, alone, is removed.

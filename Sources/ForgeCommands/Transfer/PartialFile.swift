@@ -43,6 +43,8 @@ final class PartialFile {
                 at: directory, .readWrite, permissions: .ownerReadWrite)
             isLeftover = false
         }
+        // Whatever the umask.
+        if !isLeftover { try fileSystem.setPermissions(.ownerReadWrite, of: .descriptor(descriptor)) }
     }
 
     deinit {

@@ -114,14 +114,25 @@ extension POSIXFileSystem {
     ///
     /// `mkdir(2)` can only restrict the permissions, so no other user can enter before the mode is set. On Linux it
     /// also inherits the parent's set-group-ID bit, and ignores the requested one.
+    ///
+    /// - Parameters:
+    ///   - path: The directory.
+    ///   - directory: The start of a relative path.
+    ///   - permissions: The mode.
+    ///   - inherited: The bits that it keeps besides if the system has set them.
+    ///   - isDurable: Whether a mode that differs from that of `mkdir(2)` is flushed.
+    /// - Throws: ``FileSystemError``; nothing was created.
     package func createDirectory(
-        _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions
+        _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions,
+        keeping inherited: FilePermissions = [], isDurable: Bool = true
     ) throws(FileSystemError) {
         try createDirectory(path, at: directory, permissions: permissions)
         let granted = try status(path, at: directory, followsSymbolicLinks: false).permissions
+        let permissions = permissions.union(granted.intersection(inherited))
         guard granted != permissions else { return }
         do {
             try setExactPermissions(permissions, of: path, at: directory)
+            guard isDurable else { return }
             // Otherwise a power cut could restore the mode that mkdir(2) set.
             let created = try openDirectory(path, at: directory)
             defer { discard(created) }
