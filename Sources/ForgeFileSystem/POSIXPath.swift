@@ -181,7 +181,7 @@ extension POSIXPath {
         func invalid() -> FileSystemError {
             FileSystemError(.resolve, .invalidArgument, path: POSIXPath(absolute.absoluteString))
         }
-        guard absolute.isFileURL else { throw invalid() }
+        guard absolute.isFileURL else { throw URL.unknownStart(of: absolute) ?? invalid() }
         if let host = absolute.host(percentEncoded: true), !host.isEmpty, host != "localhost" { throw invalid() }
         guard let decoded = Self.decodingPercentEscapes(Self.encodedPath(of: url), refusing: "/"),
             !decoded.contains(0)
@@ -274,11 +274,29 @@ extension URL {
     ///   - path: The path, of any bytes.
     ///   - isDirectory: Whether the URL ends in a slash, as Foundation marks directories.
     public init(_ path: POSIXPath, isDirectory: Bool = false) {
-        var encoded = path.absolute.map { "file://" + $0.percentEncoded } ?? "relative:" + path.percentEncoded
+        var encoded = path.absolute.map { "file://" + $0.percentEncoded } ?? Self.relativePrefix + path.percentEncoded
         if isDirectory, !encoded.hasByteSuffix("/") { encoded += "/" }
         // The text has only characters that a URL may contain, so that the alternative is never used.
         self = URL(string: encoded) ?? URL(filePath: String(path))
     }
+
+    /// The beginning of the URL of a relative path whose start is not known.
+    private static let relativePrefix = "relative:"
+
+    /// The error for the URL of a relative path whose start is not known; nil for any other URL.
+    fileprivate static func unknownStart(of url: URL) -> FileSystemError? {
+        let text = url.absoluteString
+        guard text.hasPrefix(relativePrefix),
+            let path = POSIXPath.decodingPercentEscapes(String(text.dropFirst(relativePrefix.count)))
+        else { return nil }
+        return FileSystemError(
+            .resolve, .invalidArgument, path: POSIXPath(path), underlying: UnknownWorkingDirectory())
+    }
+}
+
+/// The system does not know the path of the working directory (`getcwd(3)`).
+private struct UnknownWorkingDirectory: Error, CustomStringConvertible {
+    var description: String { "the working directory was removed, or its path cannot be read" }
 }
 
 extension UInt8 {

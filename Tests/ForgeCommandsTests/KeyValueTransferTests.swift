@@ -128,6 +128,13 @@ struct KeyValueTransferTests {
             let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path("c"))"], input: text)
             #expect(run.status == 1, "\(text): \(run.output)")
         }
+        // One that has the name of a line's member, and a line that was spread over several.
+        let named = try CommandRun(
+            ["copy", "json:-", "kv:\(scratch.path("n"))"], input: "{\"key\":\"a\",\n\"size\":3}\n")
+        #expect(named.status == 0 && named.output.hasPrefix("2 copied"), "\(named.output) \(named.errors)")
+        #expect(try CommandRun(["kv", "get", scratch.path("n"), "key"]).output == "a\n")
+        let spread = "{\n\"key\":\"a\",\n\"value\":3}\n"
+        #expect(try CommandRun(["copy", "json:-", "kv:\(scratch.path("c"))"], input: spread).status == 1)
         let lines = "{\n{\"key\":\"k\",\"value\":1}\n"
         let run = try CommandRun(["copy", "json:-", "kv:\(scratch.path("d"))"], input: lines)
         #expect(run.status == 2 && run.output.contains("1 copied"), "\(run.output)")

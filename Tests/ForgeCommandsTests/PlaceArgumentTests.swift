@@ -314,9 +314,16 @@ struct ArgumentPathTests {
         let gone = scratch.path("gone")
         try FileManager.default.createDirectory(atPath: gone, withIntermediateDirectories: true)
         let prefix = ["/bin/sh", "-c", "cd \"$0\" && rmdir \"$0\" && exec \"$@\"", gone]
-        let run = try CommandRun(["kv", "set", "../kv", "k", "1"], prefix: prefix)
-        #expect(run.status != 0)
-        #expect(run.errorLines.count == 1, "\(run.errors)")
-        #expect(try names(".").contains("kv") == false)
+        for words in [
+            ["kv", "set", "../k v", "k", "1"], ["kv", "list", "../k v"], ["file", "list", "../k v"],
+            ["copy", "tree:../k v", "tree:../x"],
+        ] {
+            let run = try CommandRun(words, prefix: prefix)
+            #expect(run.status == 1)
+            let reason = "the working directory was removed, or its path cannot be read"
+            #expect(run.errors == "Error: resolve ../k v: Invalid argument (EINVAL): \(reason)\n", "\(words)")
+            try FileManager.default.createDirectory(atPath: gone, withIntermediateDirectories: true)
+        }
+        #expect(try names(".").contains("k v") == false)
     }
 }

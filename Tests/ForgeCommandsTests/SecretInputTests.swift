@@ -73,6 +73,18 @@ struct SecretInputTests {
         #expect(!FileManager.default.fileExists(atPath: scratch.path("kye")))
     }
 
+    @Test("the vault is no key file of its own", arguments: ["new", "./new", "link/new", "to-new"])
+    func oneFile(key: String) throws {
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("link"), withDestinationPath: ".")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("to-new"), withDestinationPath: "link/new")
+        let path = "\(scratch.url.path)/\(key)"
+        let words = ["secret", "set", scratch.path("new"), "--key-file", path, "a", "--create"]
+        let run = try CommandRun(words, input: "x")
+        let reason = "cannot be the vault and the key file: give another --key-file"
+        #expect(run.status == 1 && run.errors == "Error: \(scratch.path("new")) \(reason)\n", "\(run.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["link", "to-new"])
+    }
+
     @Test("the error of a missing vault names the option that creates it")
     func missingVault() throws {
         let run = try CommandRun(["secret", "set"] + vault + ["a"], input: "x")

@@ -101,7 +101,8 @@ extension KeyValueSource {
     private static let objectLimit = 64 << 20
 
     /// The members of the input, if it is a plain object: one JSON object whose members are keys and values, not a line
-    /// of ``KeyValueLine``. It spans several lines, or has no member `key` that is a string.
+    /// of ``KeyValueLine``, not even one that another program has spread over several lines. It spans several lines, or
+    /// has no member `key` that is a string.
     ///
     /// - Parameters:
     ///   - reader: The input.
@@ -124,8 +125,8 @@ extension KeyValueSource {
             }
             guard text.count <= objectLimit else { return nil }
         }
-        guard let object = String(validating: text, as: UTF8.self).flatMap(parsed), object["key"]?.isString != true,
-            case .map(let entries) = object
+        guard let content = String(validating: text, as: UTF8.self), let object = parsed(content),
+            object["key"]?.isString != true || !isKeyAndValue(content), case .map(let entries) = object
         else { return nil }
         var members: [(name: String, value: CodedValue)] = []
         for entry in entries {
@@ -137,6 +138,15 @@ extension KeyValueSource {
 
     private static func isKeyValueLine(_ line: ArraySlice<UInt8>) -> Bool {
         String(validating: line, as: UTF8.self).flatMap(parsed)?["key"]?.isString == true
+    }
+
+    private static func isKeyAndValue(_ text: String) -> Bool {
+        do throws(CommandFailure) {
+            _ = try KeyValueLine.decode(text)
+            return true
+        } catch {
+            return false
+        }
     }
 
     private static func parsed(_ text: String) -> CodedValue? {

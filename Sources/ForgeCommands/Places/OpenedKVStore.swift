@@ -73,15 +73,16 @@ struct KVStoreArgument: ParsableArguments {
         options.sharing = sharing
         // Only the app that reads the values knows its limit.
         options.maximumValueSizeInBytes = .max
+        let path = try POSIXPath(url)
         if access != .readOnly {
-            try requireOutsideBackups(POSIXPath(url).appending(FileKVStore.logName), POSIXPath(url).shown)
+            try requireOutsideBackups(path.appending(FileKVStore.logName), path.shown)
             try requireNoOtherLog(in: url)
         }
         do {
             let store = try FileKVStore(at: url, options: options)
             return (store, damage.withLock { $0 })
         } catch let error as KVStoreError where access == .readOnly && (error.code == .noStore || error.isBelowFile) {
-            throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
+            throw CommandFailure.noStore("key-value store", at: path)
         }
     }
 

@@ -44,6 +44,7 @@ struct SecretCommand: AsyncParsableCommand {
         @OptionGroup var output: JSONOption
 
         func run() throws {
+            try vault.requireTwoFiles()
             // An existing vault has a key file; a new one beside it would only hide a mistyped path.
             if try !create || vault.exists() { try vault.requireAll(hint: "; --create creates one") }
             let secret = try SecretInput.read()
@@ -115,6 +116,25 @@ struct VaultArguments: ParsableArguments {
             try requireKnownStore(at: POSIXPath(keyFileURL), keyFile)
         }
         return try VaultCrypt(at: URL(POSIXPath(path)), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
+    }
+
+    /// Throws if the paths of the vault and of the key file lead to one file, whether or not it exists.
+    func requireTwoFiles() throws {
+        let (vault, key) = (try POSIXPath(URL(POSIXPath(path))), try POSIXPath(keyFileURL))
+        let (own, other) = (Self.place(vault), Self.place(key))
+        let isOne = own.directory != nil && own.directory == other.directory && own.name == other.name
+        guard vault == key || isOne else { return }
+        throw CommandFailure("\(path) cannot be the vault and the key file: give another --key-file")
+    }
+
+    /// The directory and name of the file to which a path leads; no directory if that does not exist or is not known.
+    private static func place(_ path: POSIXPath) -> (directory: DirectoryIdentity?, name: POSIXPath) {
+        do throws(FileSystemError) {
+            let (parent, name) = try SystemFileSystem().followingFinalLinks(path).splitLast()
+            return (Ancestry.identity(of: parent), name)
+        } catch {
+            return (nil, path)  // Opening the file reports the error.
+        }
     }
 
     /// Whether the vault exists.
