@@ -155,15 +155,17 @@ final class Scratch: Sendable {
         try FileManager.default.copyItem(at: url.appendingPathComponent(path), to: copy)
     }
 
-    /// A directory for a walk; an entry below it is moved once, before a call of the walk.
+    /// A directory for a walk; an entry below it is moved once, before a call of the walk, and not before another file
+    /// exists.
     func walked(
         _ name: String, moving entry: String, to other: String, before operation: FileSystemOperation,
-        of argument: POSIXPath
+        of argument: POSIXPath, after file: String? = nil
     ) throws -> ConfinedDirectory {
-        let (from, to) = (POSIXPath(path(entry)), POSIXPath(path(other)))
+        let (from, to, awaited) = (POSIXPath(path(entry)), POSIXPath(path(other)), POSIXPath(path(file ?? entry)))
         let moving = InterceptedFileSystem(SystemFileSystem()) { (call) throws(FileSystemError) in
             guard call.operation == operation, call.path == argument else { return }
-            if try SystemFileSystem().exists(from) { try SystemFileSystem().rename(from, to: to) }
+            guard try SystemFileSystem().exists(from), try SystemFileSystem().exists(awaited) else { return }
+            try SystemFileSystem().rename(from, to: to)
         }
         return try ConfinedDirectory(POSIXPath(path(name)), on: moving)
     }

@@ -93,6 +93,20 @@ struct TransferOutcomeTests {
         #expect(try scratch.files("t") == scratch.files("s"))
     }
 
+    @Test("a directory that is moved between its copy and the verification is a failure")
+    func movedBeforeVerification() async throws {
+        for path in ["s/a/1", "s/z/1"] { try scratch.plant(path, "text") }
+        let arguments = try TransferArguments.parse([
+            "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify",
+        ])
+        let log = TransferLog(arguments)
+        let source = try scratch.walked("s", moving: "s/z", to: "s/b", before: .open, of: "z", after: "t/z/1")
+        try await FileTransfer(arguments, log, from: source).run()
+        let failure = #expect(throws: CommandFailure.self) { try log.finish() }
+        #expect(failure?.description == "1 item failed, 2 did not" && failure?.status == .partial)
+        #expect(try scratch.files("t") == ["a/1": "text", "z/1": "text"])
+    }
+
     @Test("a dry run prints each action with source and destination, and changes nothing", arguments: ["tree", "file"])
     func dryRun(scheme: String) throws {
         for (path, text) in [

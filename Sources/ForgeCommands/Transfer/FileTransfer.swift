@@ -341,7 +341,12 @@ struct FileTransfer {
     /// Compares each copied file with the source.
     private func verify() throws {
         var walk = walk()
-        while let entry = try nextReadable(&walk) {
+        let recordMoved = { (error: FileSystemError) in
+            // The others were recorded before.
+            guard error.errno.isDisappearance else { return }
+            try log.record(.fail, error.shownPath, reason: error.reasonLeftOut)
+        }
+        while let entry = try nextReadable(&walk, unread: recordMoved) {
             guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey,
                 !log.isLeftOut(entry.path.shown)
             else { continue }
