@@ -323,8 +323,10 @@ struct FileTransfer {
     /// Whether an entry of the source has a copy after a copy without failures.
     private func isToBeCopied(_ entry: StoreWalk.Entry, _ walk: StoreWalk) throws -> Bool {
         guard !arguments.dryRun, case .copied = try walk.carried(entry, ofStore: isStore) else { return false }
-        // A destination keeps its own files for running processes.
-        return try isStore || ![.bookkeeping, .temporary].contains(walk.role(of: entry))
+        if isStore { return true }
+        // A destination keeps its own files for running processes, and what it has recorded as temporary.
+        guard !entry.path.splitLast().name.isLeftover else { return false }
+        return try ![.bookkeeping, .temporary].contains(walk.role(of: entry))
     }
 
     private static func folded(_ path: POSIXPath) -> String {
