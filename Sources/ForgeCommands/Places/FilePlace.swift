@@ -16,8 +16,8 @@ protocol FilePlace: Sendable {
     /// - Throws: `FileSystemError` for the first directory or file that cannot be read.
     func keys() async throws -> [String]
 
-    /// Whether a file that was listed, and that ``open(_:)`` does not find any more, was removed. False if its directory
-    /// is not found either: that may have been moved.
+    /// Whether a file that was listed, and that ``open(_:)`` does not find any more, was removed. False if its
+    /// directory is not found either: that may have been moved.
     func isRemoved(_ key: String) throws -> Bool
 
     /// Opens a file; nil if there is no file at the key.

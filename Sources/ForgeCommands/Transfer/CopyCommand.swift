@@ -9,8 +9,8 @@ private let discussion = """
     one batch, and appears complete or not at all, also after control-C or a kill; a long file that was copied to a tree \
     in part goes on where it stopped, and --delete removes such parts of files that have changed. At the end everything \
     is flushed to the device. A missing or empty source is an error, so that a mistyped path deletes nothing. Nothing \
-    is deleted either, and the exit status is 2, if an item failed, or if the source then has a file that was not copied: \
-    it may have been moved there.
+    is deleted either, and the exit status is 2, if an item failed, or if the source then has a file that was not \
+    copied: it may have been moved there.
 
     kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
