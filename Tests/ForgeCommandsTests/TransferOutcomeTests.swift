@@ -105,6 +105,17 @@ struct TransferOutcomeTests {
         let failure = #expect(throws: CommandFailure.self) { try log.finish() }
         #expect(failure?.description == "1 item failed, 2 did not" && failure?.status == .partial)
         #expect(try scratch.files("t") == ["a/1": "text", "z/1": "text"])
+        // Another directory has the name since it was listed.
+        try scratch.plant("new/1", "other")
+        let listed = try FileGroup(
+            directory: "new", names: ["1"],
+            identity: DirectoryIdentity(SystemFileSystem().status(POSIXPath(scratch.path("s/b")))))
+        let (tree, target) = (try ConfinedDirectory(POSIXPath(scratch.url)), try FileTarget(arguments.destination))
+        try target.prepare("new", like: tree)
+        let second = TransferLog(arguments)
+        var copy = FileGroupCopy(listed, preparedWith: nil, from: tree, to: target, arguments, second)
+        try await copy.run()
+        #expect(second.hasFailed && !FileManager.default.fileExists(atPath: scratch.path("t/new/1")))
     }
 
     @Test("a dry run prints each action with source and destination, and changes nothing", arguments: ["tree", "file"])

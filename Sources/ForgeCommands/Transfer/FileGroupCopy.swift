@@ -69,11 +69,12 @@ struct FileGroupCopy {
             directory = try SourceFile.openDirectory(group.directory, in: source)
         } catch {
             let isElsewhere = error.error.errno.isDisappearance
-            let reason = isElsewhere ? FileSystemError.directoryIsElsewhere : "\(error)"
-            for name in group.names { try log.record(.fail, group.path(of: name).shown, reason: reason) }
-            return
+            return try recordFailure(isElsewhere ? FileSystemError.directoryIsElsewhere : "\(error)")
         }
         defer { fileSystem.discard(directory) }
+        if let listed = group.identity, try DirectoryIdentity(fileSystem.status(of: .descriptor(directory))) != listed {
+            return try recordFailure(FileSystemError.directoryIsElsewhere)
+        }
         for name in group.names {
             try Interruption.check()
             let path = group.path(of: name)
@@ -236,6 +237,11 @@ struct FileGroupCopy {
     }
 
     // MARK: Failures
+
+    /// Records that no file of the group can be copied.
+    private func recordFailure(_ reason: String) throws {
+        for name in group.names { try log.record(.fail, group.path(of: name).shown, reason: reason) }
+    }
 
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ path: POSIXPath) throws {

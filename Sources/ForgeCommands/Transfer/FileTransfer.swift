@@ -74,14 +74,14 @@ struct FileTransfer {
 
     private func walk() -> StoreWalk { StoreWalk(source, except: targetIdentity) }
 
-    /// The path of the next file of the source that is copied; records the entries that are not.
-    private func nextFile(_ walk: inout StoreWalk) throws -> POSIXPath? {
+    /// The next file of the source that is copied; records the entries that are not.
+    private func nextFile(_ walk: inout StoreWalk) throws -> StoreWalk.Entry? {
         let record = { (error: FileSystemError) in
             try log.record(.fail, error.shownPath, reason: error.reasonLeftOut)
         }
         while let entry = try nextReadable(&walk, unread: record) {
             switch try walk.carried(entry, ofStore: isStore) {
-            case .copied: return entry.path
+            case .copied: return entry
             case .omitted: continue
             case .skipped(let reason): try log.record(.skip, entry.path.shown, reason: reason)
             case .failed(let reason): try log.record(.fail, entry.path.shown, reason: reason)
@@ -128,8 +128,10 @@ struct FileTransfer {
         try await withThrowingTaskGroup(of: Void.self) { group in
             var running = 0
             while let first = next {
-                var files = FileGroup(directory: first.splitLast().parent)
-                while let path = next, path.splitLast().parent == files.directory, files.names.count < Self.groupLimit {
+                var files = FileGroup(directory: first.path.splitLast().parent, identity: first.parent)
+                while let path = next?.path, path.splitLast().parent == files.directory,
+                    files.names.count < Self.groupLimit
+                {
                     files.names.append(path.splitLast().name)
                     next = try nextFile(&walk)
                 }
@@ -139,8 +141,8 @@ struct FileTransfer {
                 let markers = files.names.prefix { $0.isMarkerOfKind }
                 if !markers.isEmpty {
                     var copy = FileGroupCopy(
-                        FileGroup(directory: files.directory, names: Array(markers)), preparedWith: failure,
-                        from: source, to: target, arguments, log)
+                        FileGroup(directory: files.directory, names: Array(markers), identity: files.identity),
+                        preparedWith: failure, from: source, to: target, arguments, log)
                     try await copy.run()
                     files.names.removeFirst(markers.count)
                 }
@@ -428,6 +430,8 @@ struct FileGroup: Sendable {
     /// The directory, relative to the root; empty for the root itself.
     var directory: POSIXPath
     var names: [POSIXPath] = []
+    /// The directory in which they were listed; nil if that is not known.
+    var identity: DirectoryIdentity?
 
     func path(of name: POSIXPath) -> POSIXPath { directory.isEmpty ? name : directory.appending(name) }
 }

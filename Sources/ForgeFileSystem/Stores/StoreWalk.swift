@@ -36,6 +36,9 @@ package struct StoreWalk {
         /// The path of the nearest directory at or above it, below the root of the walk, that is the root of a store;
         /// nil if there is none.
         package let root: POSIXPath?
+
+        /// The directory in which it was listed; nil for one that was entered.
+        package let parent: DirectoryIdentity?
     }
 
     private let root: ConfinedDirectory
@@ -118,7 +121,10 @@ package struct StoreWalk {
             }
             do throws(FileSystemError) {
                 let status = try fileSystem.status(entry.name, at: parent, followsSymbolicLinks: false)
-                return .file(Entry(path: path, status: status, scope: directory.scope, root: directory.root))
+                return .file(
+                    Entry(
+                        path: path, status: status, scope: directory.scope, root: directory.root,
+                        parent: DirectoryIdentity(directory.status)))
             } catch {
                 guard error.errno.isDisappearance else { return .failed(error.naming(path)) }
             }
@@ -146,7 +152,8 @@ package struct StoreWalk {
                 try StoreScope(of: descriptor, entries: entries, on: fileSystem)
             }
         entries.sort { Self.isBefore($1, $0) }
-        let directory = Entry(path: path, status: status, scope: scope, root: scope.isRoot ? path : above?.root)
+        let directory = Entry(
+            path: path, status: status, scope: scope, root: scope.isRoot ? path : above?.root, parent: nil)
         levels.append(Level(directory: directory, entries: entries))
         return .entered(directory)
     }
@@ -199,11 +206,8 @@ package struct StoreWalk {
         do throws(FileSystemError) {
             return try root.withDirectory(parent.isEmpty ? "." : parent) {
                 (directory) throws(FileSystemError) -> Bool in
-                if let current, current.path == parent {
-                    let now = try fileSystem.status(of: .descriptor(directory))
-                    let listed = try fileSystem.status(of: .descriptor(current.descriptor))
-                    guard DirectoryIdentity(now) == DirectoryIdentity(listed) else { return false }
-                }
+                let now = DirectoryIdentity(try fileSystem.status(of: .descriptor(directory)))
+                guard now == file.parent else { return false }
                 return try !fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
             }
         } catch {
