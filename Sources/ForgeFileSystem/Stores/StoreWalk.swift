@@ -202,16 +202,14 @@ package struct StoreWalk {
     /// Whether a file that ``next()`` has returned was removed since. False if an entry has its name, and if its whole
     /// directory is not at its path any more: the file may be elsewhere then.
     package func isRemoved(_ file: Entry) throws(FileSystemError) -> Bool {
-        let (parent, name) = file.path.splitLast()
-        do throws(FileSystemError) {
-            return try root.withDirectory(parent.isEmpty ? "." : parent) {
-                (directory) throws(FileSystemError) -> Bool in
-                let now = DirectoryIdentity(try fileSystem.status(of: .descriptor(directory)))
-                guard now == file.parent else { return false }
-                return try !fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+        do {
+            let (directory, name) = try root.openParent(of: file.path)
+            defer { fileSystem.discard(directory) }
+            guard DirectoryIdentity(try fileSystem.status(of: .descriptor(directory))) == file.parent else {
+                return false
             }
-        } catch {
-            guard error.errno.isDisappearance else { throw error }
+            return try !fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+        } catch  where error.errno.isDisappearance {
             return false
         }
     }
