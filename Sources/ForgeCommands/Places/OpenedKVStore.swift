@@ -51,8 +51,8 @@ struct KVStoreArgument: ParsableArguments {
 
     /// Opens the store in a directory; returns it with descriptions of the damage found.
     ///
-    /// With ``FileKVStore/Access/readOnly`` no file is created or locked. `onRefusal` is called with the error of a repair
-    /// that failed, so that the store refuses writes.
+    /// With ``FileKVStore/Access/readOnly`` no file is created or locked. `onRefusal` is called with the error of a
+    /// repair that failed, so that the store refuses writes.
     static func open(
         _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive,
         onRefusal: @escaping @Sendable (KVStoreError) -> Void = { _ in }

@@ -28,8 +28,8 @@ final class StagedDirectory {
     /// Creates the directory, and removes what an interrupted process has left there.
     ///
     /// - Parameters:
-    ///   - destination: The final, absolute path, which must not exist or must be an empty directory, and must not be in the
-    ///     directory of a store.
+    ///   - destination: The final, absolute path, which must not exist or must be an empty directory, and must not be
+    ///     in the directory of a store.
     ///   - inputs: Directories that are read: none of them may be in the directory that is filled.
     /// - Throws: ``CommandFailure``, with nothing changed, if the destination or the temporary name is something else,
     ///   or if another process fills the same directory. `FileSystemError`.

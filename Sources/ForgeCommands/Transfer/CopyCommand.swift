@@ -12,24 +12,27 @@ private let discussion = """
     is deleted either, and the exit status is 2, if an item failed, or if the source then has a file that was not \
     copied: it may have been moved there.
 
-    kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
-    {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
-    that JSON cannot hold exactly; one object of names and values is read too. Each line is counted; of lines with the same key the last one holds. json:- is standard input or output; then everything else goes to standard error. \
-    A json:FILE that exists is replaced only if the whole source could be read. \
-    Links, pipes and devices are skipped and listed, and the exit status is 2 then; empty directories are not copied. A \
-    tree is read and written without following links below it.
+    kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per \
+    line: {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a \
+    value that JSON cannot hold exactly; one object of names and values is read too. Each line is counted; of lines \
+    with the same key the last one holds. json:- is standard input or output; then everything else goes to standard \
+    error. A json:FILE that exists is replaced only if the whole source could be read. Links, pipes and devices are \
+    skipped and listed, and the exit status is 2 then; empty directories are not copied. A tree is read and written \
+    without following links below it.
 
     A store within the tree of a destination is kept as a whole, or is a copy of one in the source: its files are \
     replaced, and with --delete removed, only if the source has a store of the same kinds at the same path. A \
-    key-value store that another process has open is not replaced. Locks and journals always stay. A log, vault or key in a directory that no store has marked is replaced only by a \
-    file of the same kind, and never deleted; a file store is not created above one. A backup is kept as a whole too, unless the source has one at the same path. What is kept of a store that the source does not have is listed, and the exit status is 2. \
-    json:FILE is refused in the directory of a store, also as a new file.
+    key-value store that another process has open is not replaced. Locks and journals always stay. A log, vault or key \
+    in a directory that no store has marked is replaced only by a file of the same kind, and never deleted; a file \
+    store is not created above one. A backup is kept as a whole too, unless the source has one at the same path. What \
+    is kept of a store that the source does not have is listed, and the exit status is 2. json:FILE is refused in the \
+    directory of a store, also as a new file.
 
     Files and new directories of a tree have the permissions of the source's when they are written, without special \
     bits; permissions alone are not compared. Of extended attributes, those that file stores have set are copied.
 
-    etcd://host:2379/prefix is a key-value store in etcd, etcds:// the same over TLS, s3://bucket/prefix a file store in \
-    S3; `forge help` describes their URLs. Values in etcd are compared and written in batches; one that ends with a \
+    etcd://host:2379/prefix is a key-value store in etcd, etcds:// the same over TLS, s3://bucket/prefix a file store \
+    in S3; `forge help` describes their URLs. Values in etcd are compared and written in batches; one that ends with a \
     lease is written again, without an end. Files in S3 are compared by the SHA-256 that is stored with them; they \
     have no attributes and no permissions, so that those of the source are not copied. An interrupted upload of a long \
     file begins again. A server may refuse a value that is too large, which is listed.

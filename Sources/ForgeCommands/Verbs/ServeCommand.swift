@@ -13,8 +13,8 @@ struct ServeCommand: AsyncParsableCommand {
             token, without which every request for data is refused. Stores are read without a lock while other processes \
             use them. Secrets stay sealed; the page lists their names if you give the key of their vault and unlock it there.
 
-            Edits need --write. They are applied together, only if the values have not changed since, and neither to a store \
-            that another process has opened exclusively nor to one in a backup.
+            Edits need --write. They are applied together, only if the values have not changed since, and neither to a \
+            store that another process has opened exclusively nor to one in a backup.
 
             Exit status: 0 when interrupted, 1 if the directory cannot be read or the port cannot be used, 4 if there is \
             no such directory or key file, 64 for a usage error, 69 if this command was built without the page (swift \

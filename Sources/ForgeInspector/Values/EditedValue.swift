@@ -115,8 +115,8 @@ struct StagedEdits: Decodable, Sendable {
     ///
     /// - Throws: `KVStoreError`: `.unavailable(.inUse)` for a store that another process has opened exclusively,
     ///   `.conflict` if one of the values has changed; ``EditFailure`` or `CodingFailure` for a text that cannot be
-    ///   stored, ``EditFailure`` with the text that `refusal` returns for the directory of the store. Nothing was changed,
-    ///   unless the code is `.durabilityUnknown`.
+    ///   stored, ``EditFailure`` with the text that `refusal` returns for the directory of the store. Nothing was
+    ///   changed, unless the code is `.durabilityUnknown`.
     /// - Returns: The revisions of the new values by the names' bytes; nil for a removal.
     @discardableResult
     func apply(
