@@ -217,7 +217,7 @@ extension POSIXFileSystem {
             let target: POSIXPath
             do {
                 target = try readSymbolicLink(current)
-            } catch  where error.errno == .invalidArgument || error.errno == .noSuchFileOrDirectory {
+            } catch  where [.invalidArgument, .noSuchFileOrDirectory, .notDirectory].contains(error.errno) {
                 return current
             }
             let parent = current.splitLast().parent

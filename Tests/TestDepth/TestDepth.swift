@@ -9,7 +9,7 @@ package enum TestDepth {
     package static let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] != nil
 
     /// The time after which an asynchronous test counts as hanging; it includes waiting for synchronous tests.
-    package static let hangLimitInMinutes = isDeep ? 120 : 5
+    package static let hangLimitInMinutes = isDeep ? 120 : 10
 
     /// The same time, for a test that waits.
     package static let hangLimit = Duration.seconds(60 * hangLimitInMinutes)
