@@ -210,6 +210,33 @@ struct MigratingTests {
         #expect(try new.keys() == [])
     }
 
+    /// A store whose device fails at each flush.
+    private struct UnflushableKVStore: KVLayer, KVTransactionalStoring {
+        let base = InMemoryKVStore()
+        func synchronize() throws { throw KVStoreError(.durabilityUnknown, .synchronize) }
+    }
+
+    @Test("the error of a removal before which a store could not be flushed says that it was not made")
+    func failedPreparation() throws {
+        let shaky = UnflushableKVStore()
+        let store = MigratingKVStore(from: shaky, to: new)
+        let calls: [(KVStoreError.Operation, () throws -> Void)] = [
+            (.remove, { try store.remove(key) }), (.remove, { try store.removeValue(named: "a") }),
+            (.batch, { try store.batch { $0.remove(key) } }), (.removeAll, { try store.removeAll() }),
+        ]
+        for (operation, call) in calls {
+            try shaky.set(key, value: 1)
+            let error = #expect(throws: KVStoreError.self) { try call() }
+            #expect(error?.operation == operation && error?.code == .unavailable(.inputOutput))
+            #expect(try store.read(key) == 1)
+        }
+        try old.set(key, value: 2)
+        let other = MigratingKVStore(from: old, to: UnflushableKVStore())
+        let error = #expect(throws: KVStoreError.self) { try other.remove(key) }
+        #expect(error?.code == .unavailable(.inputOutput) && error?.key == "a")
+        #expect(try other.read(key) == 2)
+    }
+
     @Test("a failed removal keeps the value", arguments: 0..<4)
     func failingRemoval(_ count: Int) throws {
         try old.set(key, value: 1)
@@ -393,6 +420,21 @@ struct MigratingCrashTests {
         old.fail(after: 1)
         try store.synchronize()
         #expect(store.get(Self.key) == 1)
+    }
+
+    @Test("the old store is flushed when its values are removed again after a failed flush")
+    func repeatedEmptying() throws {
+        let base = InMemoryKVStore()
+        try base.set(Self.key, value: 1)
+        let old = StumblingKVStore(base)
+        let store = MigratingKVStore(from: old, to: InMemoryKVStore())
+        // The first value is stored once more, to find out whether the stores overlap.
+        old.fail(after: 2)
+        #expect(throws: KVStoreError.self) { try store.removeMigrated() }
+        #expect(try base.keys() == [])
+        #expect(throws: KVStoreError.self) { try store.removeMigrated() }
+        old.fail(after: 1)
+        #expect(try store.removeMigrated().isComplete)
     }
 
     /// Removes each value durably in another way; removals that an earlier run has acknowledged are not repeated.

@@ -13,10 +13,15 @@ import Synchronization
 ///
 /// A change, except a raw `set`, first copies the affected values into the new store: `set` copies the value that it
 /// replaces, so that the new store can set it aside, and a batch those that it replaces, removes or requires. Removals,
-/// alone or in a batch, then make these copies durable and remove the values from the old store, durably. After that, the
-/// change is made in the new store. So no removed value reappears from the old store, not even after a power cut, and no
-/// value is lost if the change fails. A removal of a value that the old store has therefore waits for both devices, once.
-/// ``removeAll()`` empties the old store first; if it fails after that, values that only the old store had are lost.
+/// alone or in a batch, then make these copies durable and remove the values from the old store, durably. After that,
+/// the change is made in the new store. So no removed value reappears from the old store, not even after a power cut,
+/// and no value is lost if the change fails. A removal of a value that the old store has therefore waits for both
+/// devices, once. A store that is no ``KVTransactionalStoring``, such as user defaults, has no call that makes it
+/// durable: a power cut may bring back what was removed from it. ``removeAll()`` empties the old store first; if it
+/// fails after that, values that only the old store had are lost.
+///
+/// An error that is thrown before the change is made in the new store names the call of this store, and is never
+/// `.durabilityUnknown`: a flush that fails then is `.unavailable(.inputOutput)`.
 ///
 /// Values are copied as they are. User defaults read a number as `Bool`, and a Boolean as a number; the new store does
 /// not, so that such a value is readable only until ``removeMigrated()`` removes it from the old store: `set` it first,
@@ -97,7 +102,10 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
             try secure()
             let failed = Set(report.failures.map { KeyName($0.name) })
             let names = try oldNames().filter { !failed.contains(KeyName($0)) }
-            guard let first = names.first else { return report }
+            guard let first = names.first else {
+                try flushEarlierRemovals()
+                return report
+            }
             try removeFromOld {
                 try removeFirst(first)
                 for name in names.dropFirst() { try old.removeValue(named: name) }
@@ -176,7 +184,8 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         do {
             try flushRemovals()
         } catch {
-            // An old store that cannot be flushed does no harm if nothing was removed from it.
+            // A store that can only be read, or failed before this object removed anything from it, prevents no change
+            // of the new one.
             guard removals.load(ordering: .acquiring) == .unknown else { throw error }
         }
     }
@@ -190,6 +199,23 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
                 return try body()
             } catch let error as KVStoreError {
                 throw error.of(call)
+            }
+        }
+    }
+
+    /// Prepares a change of the new store, for a call that errors name. They say that the change was not made: at most,
+    /// values were moved, which no read shows.
+    private func preparing(
+        _ call: KVStoreError.Operation, _ name: String? = nil, _ body: () throws -> Void
+    ) throws {
+        try writing.withLock {
+            do {
+                try body()
+            } catch let error as KVStoreError {
+                var failure = error.of(call)
+                failure.key = error.key ?? name
+                if error.code == .durabilityUnknown { failure.code = .unavailable(.inputOutput) }
+                throw failure
             }
         }
     }
@@ -268,21 +294,20 @@ extension MigratingKVStore {
 extension MigratingKVStore {
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         // So that the new store sets the old value aside if it cannot be decoded as this type.
-        try writing.withLock { try copy(key.name) }
+        try preparing(.set, key.name) { try copy(key.name) }
         try new.set(key, value: value)
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
-        try writing.withLock { try move([key.name]) }
+        try preparing(.remove, key.name) { try move([key.name]) }
         try new.remove(key)
     }
 
     public func removeAll() throws {
         try holdingStores(.removeAll) {
-            let names = try oldNames()
-            if names.isEmpty {
-                try flushEarlierRemovals()
-            } else {
+            try preparing(.removeAll) {
+                let names = try oldNames()
+                guard !names.isEmpty else { return try flushEarlierRemovals() }
                 try removeFromOld {
                     guard isIncluded != nil else { return try old.removeAll() }
                     for name in names { try old.removeValue(named: name) }
@@ -297,7 +322,7 @@ extension MigratingKVStore {
     }
 
     public func removeValue(named name: String) throws {
-        try writing.withLock { try move([name]) }
+        try preparing(.remove, name) { try move([name]) }
         try new.removeValue(named: name)
     }
 }
@@ -312,7 +337,7 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
     /// The entry in the new store, after moving the value.
     public func entry(named name: String) throws -> KVEntry? {
         if let entry = try new.entry(named: name) { return entry }
-        try writing.withLock { try copy(name) }
+        try holdingStores(.read) { try copy(name) }
         return try new.entry(named: name)
     }
 
@@ -320,7 +345,7 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
     ///
     /// - Throws: ``KVStoreError``, also if a value cannot be moved.
     public func snapshot() throws -> KVSnapshot {
-        try writing.withLock {
+        try holdingStores(.snapshot) {
             if let failure = try copyAll().failures.first { throw failure.error }
             return try new.snapshot()
         }
@@ -328,7 +353,7 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
 
     public func commit(_ batch: KVBatch) throws {
         try batch.validateNames()
-        try writing.withLock {
+        try preparing(.batch) {
             for requirement in batch.requirements { try copy(requirement.name) }
             var removed: [String] = []
             for change in batch.changes {
