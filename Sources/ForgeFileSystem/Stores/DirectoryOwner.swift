@@ -125,7 +125,8 @@ package enum StoreMarker {
         return !isWhole && zip(content, valid).count { $0 == $1 } >= 12
     }
 
-    /// Reads a marker; nil if it is damaged, of a later version or not a regular file, and if it was removed meanwhile.
+    /// Reads a marker; nil if it is of a later version or not a regular file, if it was removed meanwhile, and if it is
+    /// damaged, unless ``takesDamagedForWhole`` is set.
     static func read(
         _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> StoreKind? {

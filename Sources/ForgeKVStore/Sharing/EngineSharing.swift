@@ -1,6 +1,5 @@
 import ForgeFileSystem
 import Synchronization
-import SystemPackage
 
 /// The engine's state for a shared store: lock, shared page and watch.
 final class EngineSharing: Sendable {

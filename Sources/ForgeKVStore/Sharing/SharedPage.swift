@@ -1,6 +1,5 @@
 import CForgeKVStore
 import ForgeFileSystem
-import Foundation
 import Synchronization
 import SystemPackage
 

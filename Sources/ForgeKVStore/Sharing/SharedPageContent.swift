@@ -1,5 +1,4 @@
 import CForgeKVStore
-import ForgeFileSystem
 import Foundation
 
 /// The content of the file `#shared`: the state of the log, and the processes that have the store open.

@@ -11,7 +11,7 @@ import Synchronization
 /// no value of another type is reported (``setAside`` has those that were overwritten). For these, open a ``FileKVStore``
 /// on an `InMemoryFileSystem`, on a `FaultingFileSystem` of ForgeStorageTesting, or on a `SimulatedDevice` of
 /// ForgeCrashTesting.
-public final class InMemoryKVStore: WritableEngineStore {
+public final class InMemoryKVStore: KVTransactionalStoring, WritableEngineStore {
     let engine: KVEngine
 
     /// The engine's table, cached here: valid for the lifetime of the engine, and readable without a lock.
