@@ -25,6 +25,25 @@ import Testing
             on: FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem(), options: eagerlyCompacting))
     }
 
+    @Test("a call of a store's own type, outside its module, is that of the store, not a default of its protocols")
+    func concreteTypes() async throws {
+        let (text, number) = (KVKey<String>("a"), KVKey<Int>("a"))
+        let recorder = IssueRecorder()
+        let (memory, file) = (InMemoryKVStore(), try LogFixture().open(recorder))
+        try memory.set(text, value: "x")
+        try file.set(text, value: "x")
+        #expect(throws: KVStoreError.self) { try memory.read(number) }
+        #expect(throws: KVStoreError.self) { try file.read(number) }
+        #expect(memory.subscribe(to: .prefix("")) != nil)
+        #expect(file.subscribe(to: .prefix("")) != nil)
+        ExpiringKVStore(file).report(.tornTail(sizeInBytes: 1))
+        MigratingKVStore(from: memory, to: file).report(.tornTail(sizeInBytes: 1))
+        #expect(recorder.issues.count == 2)
+        let mirror = try MirroredKVStore(LocalAsyncKVStore(memory))
+        #expect(mirror.subscribe(to: .prefix("")) != nil)
+        try await mirror.close()
+    }
+
     private enum Base: CaseIterable { case memory, disk, reactive }
 
     @Test(
