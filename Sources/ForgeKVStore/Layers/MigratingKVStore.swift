@@ -16,9 +16,10 @@ import Synchronization
 /// alone or in a batch, then make these copies durable and remove the values from the old store, durably. After that,
 /// the change is made in the new store. So no removed value reappears from the old store, not even after a power cut,
 /// and no value is lost if the change fails. A removal of a value that the old store has therefore waits for both
-/// devices, once. A store that is no ``KVTransactionalStoring``, such as user defaults, has no call that makes it
-/// durable: a power cut may bring back what was removed from it. ``removeAll()`` empties the old store first; if it
-/// fails after that, values that only the old store had are lost.
+/// devices, once; the first removal through an object waits for that of the old store in any case, since a process that
+/// was killed may have removed values there. A store that is no ``KVTransactionalStoring``, such as user defaults, has
+/// no call that makes it durable: a power cut may bring back what was removed from it. ``removeAll()`` empties the old
+/// store first; if it fails after that, values that only the old store had are lost.
 ///
 /// An error that is thrown before the change is made in the new store names the call of this store, and is never
 /// `.durabilityUnknown`: a flush that fails then is `.unavailable(.inputOutput)`.
