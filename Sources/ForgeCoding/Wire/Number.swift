@@ -64,11 +64,11 @@ enum Number {
         case .integer: decimal(exponent: 0)
         case .decimal(let value): value
         case .double(let value): Self.decimal(value)
-        case .float(let value): Self.decimal(value)
+        case .float(let value): Self.decimal(Double(value))
         }
     }
 
-    private static func decimal(_ value: some BinaryFloatingPoint & LosslessStringConvertible) -> Decimal? {
+    private static func decimal(_ value: Double) -> Decimal? {
         if value.isNaN { return .nan }
         return value.isFinite ? Decimal(string: value.description, locale: nil) : nil
     }
