@@ -58,7 +58,7 @@ enum Number {
         }
     }
 
-    /// The decimal of the same value; of a floating-point number that of its shortest text.
+    /// The decimal of the same value; of a floating-point number that of the shortest text of the equal double.
     var decimal: Decimal? {
         switch self {
         case .integer: decimal(exponent: 0)
