@@ -285,9 +285,8 @@ extension URL {
 
     /// The error for the URL of a relative path whose start is not known; nil for any other URL.
     fileprivate static func unknownStart(of url: URL) -> FileSystemError? {
-        let text = url.absoluteString
-        guard text.hasPrefix(relativePrefix),
-            let path = POSIXPath.decodingPercentEscapes(String(text.dropFirst(relativePrefix.count)))
+        guard let escaped = url.absoluteString.droppingBytePrefix(relativePrefix),
+            let path = POSIXPath.decodingPercentEscapes(escaped)
         else { return nil }
         return FileSystemError(
             .resolve, .invalidArgument, path: POSIXPath(path), underlying: UnknownWorkingDirectory())

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import Foundation
 import Synchronization
 

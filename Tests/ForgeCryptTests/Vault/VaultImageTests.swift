@@ -191,7 +191,9 @@ struct VaultImageTests {
         #expect(image.generation == 2)
     }
 
-    @Test("a secret that would make the vault unreadable is refused", .enabled(if: TestDepth.isDeep, "only in deep runs"))
+    @Test(
+        "a secret that would make the vault unreadable is refused",
+        .enabled(if: TestDepth.isDeep, "65,536 secrets: only in deep runs"))
     func growth() throws {
         var large = VaultImage(key: Self.key)
         let value = [UInt8](repeating: 7, count: SecretCodec.maximumSizeInBytes)
