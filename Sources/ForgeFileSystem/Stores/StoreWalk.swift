@@ -104,13 +104,6 @@ package struct StoreWalk {
             }
             let directory = levels[index].directory
             let path = directory.path.isEmpty ? entry.name : directory.path.appending(entry.name)
-            guard entry.type != .directory || directory.scope.isTemporary(entry.name) else {
-                do throws(FileSystemError) {
-                    return try enter(path)
-                } catch {
-                    return .failed(error.naming(path))
-                }
-            }
             let parent: Descriptor
             do throws(FileSystemError) {
                 parent = try reopen(directory)
@@ -118,6 +111,13 @@ package struct StoreWalk {
                 levels.removeLast()
                 guard !directory.path.isEmpty else { throw error }
                 return .failed(error.naming(directory.path))
+            }
+            guard entry.type != .directory || directory.scope.isTemporary(entry.name) else {
+                do throws(FileSystemError) {
+                    return try enter(path)
+                } catch {
+                    return .failed(error.naming(path))
+                }
             }
             do throws(FileSystemError) {
                 let status = try fileSystem.status(entry.name, at: parent, followsSymbolicLinks: false)

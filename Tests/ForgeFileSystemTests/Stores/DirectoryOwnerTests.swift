@@ -384,6 +384,17 @@ struct StoreWalkTests {
         #expect(try walk(.status, "x") == lost)
         try memory.rename("/m", to: "/t/d")
         #expect(try walk(.status, "x", new: "/n") == lost)
+        // Only directories are left of the one that was replaced, and the new one has more of them.
+        for path in ["/u/a/x", "/u/b/y", "/v/a/x", "/v/b/y", "/v/c/new"] as [POSIXPath] { try write("", to: path) }
+        try memory.makeDirectories("/w")
+        try memory.rename("/u", to: "/w/d")
+        let replacing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .status, call.path == "x", try memory.exists("/v") else { return }
+            try memory.rename("/w/d", to: "/old")
+            try memory.rename("/v", to: "/w/d")
+        }
+        let found = try lines(below: "/w", on: replacing)
+        #expect(found == ["/ none", "d/ none", "d/a/ none", "d/a/x content -", "d ENOENT"])
         // Without its root, a walk is an error.
         let rootless = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
             if call.operation == .status, call.path == "f" { try memory.rename("/t", to: "/r") }
