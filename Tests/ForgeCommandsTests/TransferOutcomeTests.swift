@@ -118,6 +118,23 @@ struct TransferOutcomeTests {
         #expect(second.hasFailed && !FileManager.default.fileExists(atPath: scratch.path("t/new/1")))
     }
 
+    #if os(Linux)
+    @Test("a directory is open as long as files of it wait: some file systems give a closed one another inode number")
+    func heldDirectory() throws {
+        for path in ["s/a/1", "s/z/1"] { try scratch.plant(path) }
+        var walk = StoreWalk(try ConfinedDirectory(POSIXPath(scratch.path("s"))))
+        let first = try walk.nextFile(ofStore: false)
+        var group: FileGroup? = FileGroup(directory: "a", names: ["1"], listed: walk.openDirectory)
+        let second = try walk.nextFile(ofStore: false)
+        #expect(first?.path == "a/1" && second?.path == "z/1")
+        let isHeld = try scratch.opened().contains("s/a")
+        #expect(isHeld && group?.listed != nil)
+        group = nil
+        let isLeft = try scratch.opened().contains("s/a")
+        #expect(!isLeft)
+    }
+    #endif
+
     @Test("a dry run prints each action with source and destination, and changes nothing", arguments: ["tree", "file"])
     func dryRun(scheme: String) throws {
         for (path, text) in [

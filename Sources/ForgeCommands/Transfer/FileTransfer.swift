@@ -128,7 +128,8 @@ struct FileTransfer {
         try await withThrowingTaskGroup(of: Void.self) { group in
             var running = 0
             while let first = next {
-                var files = FileGroup(directory: first.path.splitLast().parent, identity: first.parent)
+                var files = FileGroup(
+                    directory: first.path.splitLast().parent, identity: first.parent, listed: walk.openDirectory)
                 while let path = next?.path, path.splitLast().parent == files.directory,
                     files.names.count < Self.groupLimit
                 {
@@ -432,6 +433,8 @@ struct FileGroup: Sendable {
     var names: [POSIXPath] = []
     /// The directory in which they were listed; nil if that is not known.
     var identity: DirectoryIdentity?
+    /// That directory, kept open until the files are copied, so that it has the same identity then.
+    var listed: (any Sendable)?
 
     func path(of name: POSIXPath) -> POSIXPath { directory.isEmpty ? name : directory.appending(name) }
 }

@@ -1,7 +1,7 @@
 import SystemPackage
 
-/// Walks a tree in the order of the bytes of its paths; a directory is at the place of its name with a slash, as in Git,
-/// and the markers of a store come before all other entries of its root, so that a copy has them first.
+/// Walks a tree in the order of the bytes of its paths; a directory is at the place of its name with a slash, as in
+/// Git, and the markers of a store come before all other entries of its root, so that a copy has them first.
 ///
 /// It locks nothing, follows no link and stays below its root. Files that disappear meanwhile are left out. A directory
 /// that does so after it was named by the one above is reported: it may have been moved to a place that the walk has
@@ -88,6 +88,10 @@ package struct StoreWalk {
     }
 
     private var fileSystem: any POSIXFileSystem { root.fileSystem }
+
+    /// The directory of the file that ``next()`` has returned, open as long as this is kept. Its identity cannot change
+    /// meanwhile, as that of a closed one does where inode numbers are not stored, such as on FAT.
+    package var openDirectory: (any Sendable)? { current }
 
     /// The next step; nil at the end.
     ///
