@@ -43,8 +43,6 @@ final class PartialFile {
                 at: directory, .readWrite, permissions: .ownerReadWrite)
             isLeftover = false
         }
-        // Whatever the umask.
-        if !isLeftover { try fileSystem.setPermissions(.ownerReadWrite, of: .descriptor(descriptor)) }
     }
 
     deinit {
@@ -112,12 +110,21 @@ final class PartialFile {
     ///   file is removed, unless it is long and the copy was interrupted or the source became unreachable.
     func finish(_ file: SourceFile, as final: POSIXPath, isExpected: Bool) throws {
         do {
+            try setMode()
             try fill(from: file)
             try moveIntoPlace(final, isExpected: isExpected)
         } catch {
             removeUnlessKept(after: error, sizeInBytes: file.status.sizeInBytes)
             throw error
         }
+    }
+
+    /// Gives a new file its mode, whatever the umask.
+    private func setMode() throws(FileSystemError) {
+        guard !isLeftover, try fileSystem.status(of: .descriptor(descriptor)).permissions != .ownerReadWrite else {
+            return
+        }
+        try fileSystem.setPermissions(.ownerReadWrite, of: .descriptor(descriptor))
     }
 
     private func moveIntoPlace(_ final: POSIXPath, isExpected: Bool) throws(FileSystemError) {
@@ -146,6 +153,7 @@ final class PartialFile {
     ///   removed as by ``finish(_:as:isExpected:)-(SourceFile,_,_)``.
     func finish(_ file: any CopiedFile, as final: POSIXPath, isExpected: Bool) async throws {
         do {
+            try setMode()
             try await fill(from: file)
             try moveIntoPlace(final, isExpected: isExpected)
         } catch {
