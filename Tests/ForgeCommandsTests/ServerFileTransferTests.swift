@@ -20,8 +20,8 @@ private final class RemotePlace: FilePlace {
     let vanishing: [String]
     /// Whether keys that differ only in case are one file.
     let foldsCase: Bool
-    /// Keys of files that are found only after they were listed.
-    let appearing: [String]
+    /// Keys of files that are created after the first listing, one before each further one.
+    private let appearing: Mutex<[String]>
     /// Whether the directories of ``removed`` do not exist any more either.
     let isMoved: Bool
     let flushes = Mutex(0)
@@ -37,7 +37,7 @@ private final class RemotePlace: FilePlace {
         self.removed = removed
         self.vanishing = vanishing
         self.foldsCase = foldsCase
-        self.appearing = appearing
+        self.appearing = Mutex(appearing)
         self.isMoved = isMoved
     }
 
@@ -50,7 +50,11 @@ private final class RemotePlace: FilePlace {
         return all.sorted { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }
     }
 
-    func keys() async throws -> [String] { try await files(nil).map(\.key) + appearing }
+    func keys() async throws -> [String] {
+        let new: String? = appearing.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+        if let new { contents.withLock { $0[new] = Data("new".utf8) } }
+        return try await files(nil).map(\.key)
+    }
 
     func isRemoved(_ key: String) -> Bool { !isMoved }
 
@@ -180,11 +184,19 @@ struct ServerFileTransferTests {
         }
         #expect(listed?.description == "nothing was deleted: 1 item failed" && listed?.status == .partial)
         let unlisted = await #expect(throws: CommandFailure.self) {
-            try await transfer(RemotePlace(["a": "1"], appearing: ["d/b"]), target, "--delete")
+            try await transfer(RemotePlace(["a": "1"], appearing: ["d/b", "e"]), target, "--delete")
         }
-        let reason = "the source has changed during the copy, and d/b was not copied; copy again"
+        let reason = "the source has changed during the copy, and e was not copied; copy again"
         #expect(unlisted?.description == "nothing was deleted: \(reason)" && unlisted?.status == .partial)
-        #expect(target.texts == ["a": "1", "x": ""])
+        #expect(target.texts == ["a": "1", "d/b": "new", "x": ""])
+        // A file that appears only once is copied first; it may have the key, or a spelling, of one to be deleted.
+        for (key, foldsCase) in [("c", false), ("x", false), ("X", true)] {
+            let place = RemotePlace(["a": "1", "x": "", "y": ""], foldsCase: foldsCase)
+            try await transfer(RemotePlace(["a": "1"], appearing: [key]), place, "--delete", "--verify")
+            var expected = ["a": "1", key: "new"]
+            if foldsCase { expected["x"] = "" }
+            #expect(place.texts == expected, "\(key)")
+        }
         // Without anything to delete, it is one that was created since.
         let complete = RemotePlace(["a": "1"])
         try await transfer(RemotePlace(["a": "1"], appearing: ["d/b"]), complete, "--delete")

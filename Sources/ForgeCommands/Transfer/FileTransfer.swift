@@ -211,6 +211,7 @@ struct FileTransfer {
                 .partial)
         }
         for (path, reason) in kept { try log.record(.skip, path.shown, reason: reason) }
+        if count > 0, !arguments.dryRun { try await copyAppeared() }
         var others: [POSIXPath] = []
         try forEachExtraneous { if $1 == nil { others.append($0) } }
         for path in try removingOtherSpellings(others) {
@@ -321,6 +322,28 @@ struct FileTransfer {
             remaining[Self.folded(entry.path)] = same.filter { target.identity(of: $0) != identity }
         }
         return remaining.values.joined().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+    }
+
+    /// Copies the files that were created or moved in the source while the others were copied, so that in a source that
+    /// is in use something can be deleted: a copy of all files takes much longer than these and a walk.
+    ///
+    /// - Throws: ``CommandFailure``, with nothing deleted, if one of them fails.
+    private func copyAppeared() async throws {
+        var walk = walk()
+        var isAny = false
+        while let entry = try nextReadable(&walk) {
+            guard target.identity(of: entry.path) == nil, try isToBeCopied(entry, walk) else { continue }
+            isAny = true
+            let (directory, name) = entry.path.splitLast()
+            let files = FileGroup(
+                directory: directory, names: [name], identity: entry.parent, listed: walk.openDirectory)
+            var copy = FileGroupCopy(
+                files, preparedWith: try prepare(directory), from: source, to: target, arguments, log)
+            try await copy.run()
+        }
+        guard isAny else { return }
+        try log.requireCompleteSource()
+        try target.finish()
     }
 
     /// Whether an entry of the source has a copy after a copy without failures.

@@ -41,7 +41,7 @@ struct ServerFileTransfer {
     }
 
     func run() async throws {
-        let files = try await source.files(log)
+        var files = try await source.files(log)
         guard !files.isEmpty else {
             // No file can be copied; the log has a line for each.
             if log.hasLeftOut { return }
@@ -53,7 +53,10 @@ struct ServerFileTransfer {
         try await forEach(files, copy)
         // Before any deletion: on file systems that fold case the file may be one that was just copied.
         if !arguments.dryRun { try target.finish() }
-        if arguments.delete { try await deleteExtraneous(than: files) }
+        if arguments.delete {
+            let appeared = try await deleteExtraneous(than: files)
+            files += appeared
+        }
         guard !arguments.dryRun else { return }
         try target.finish()
         if arguments.verify { try await forEach(files, verify) }
@@ -111,18 +114,20 @@ struct ServerFileTransfer {
 
     // MARK: Deleting
 
-    /// Deletes what the source does not have, unless it is too much.
-    private func deleteExtraneous(than files: [FilePlaceEntry]) async throws {
+    /// Deletes what the source does not have, unless it is too much; returns the files that were copied before that.
+    private func deleteExtraneous(than files: [FilePlaceEntry]) async throws -> [FilePlaceEntry] {
         try log.requireCompleteSource()
         let known = Set(files.map { POSIXPath($0.key) })
-        let others = removingOtherSpellings(
+        var others = removingOtherSpellings(
             try await target.files(nil).map(\.key).filter { !known.contains(POSIXPath($0)) }, of: files)
         guard others.count <= arguments.maxDelete else {
             throw CommandFailure(
                 "nothing was deleted: \(counted(others.count, "file")) would be deleted, more than --max-delete "
                     + "\(arguments.maxDelete)", .partial)
         }
-        if !others.isEmpty { try await requireUnchangedSource(known) }
+        let appeared = others.isEmpty ? [] : try await copyAppeared(since: known)
+        let names = Set(appeared.map { POSIXPath($0.key) })
+        others = removingOtherSpellings(others.filter { !names.contains(POSIXPath($0)) }, of: appeared)
         for key in others {
             try Interruption.check()
             do {
@@ -132,14 +137,30 @@ struct ServerFileTransfer {
                 try record(error, key)
             }
         }
+        return appeared
     }
 
-    /// Throws if the source now has a file that it did not have at the beginning: what is to be deleted may be the only
-    /// copy of it, under the key that it had before.
-    private func requireUnchangedSource(_ known: Set<POSIXPath>) async throws {
+    /// Copies the files that the source did not have at the beginning: what is to be deleted may be the only copy of
+    /// one, under the key that it had before.
+    ///
+    /// - Returns: The files.
+    /// - Throws: ``CommandFailure``, with nothing deleted, if one of them fails, or if there are still others then.
+    private func copyAppeared(since known: Set<POSIXPath>) async throws -> [FilePlaceEntry] {
+        let keys = try await sourceKeys(besides: known)
+        guard !keys.isEmpty else { return [] }
+        let files = keys.map { FilePlaceEntry(key: $0, sizeInBytes: 0) }
+        try await forEach(files, copy)
+        try log.requireCompleteSource()
+        if !arguments.dryRun { try target.finish() }
+        let new = try await sourceKeys(besides: known.union(keys.map { POSIXPath($0) })).first
+        if let new { throw CommandFailure.sourceChanged(new) }
+        return files
+    }
+
+    /// The keys that the source has now and did not have before.
+    private func sourceKeys(besides known: Set<POSIXPath>) async throws -> [String] {
         do {
-            let new = try await source.keys().first { !known.contains(POSIXPath($0)) }
-            if let new { throw CommandFailure.sourceChanged(new) }
+            return try await source.keys().filter { !known.contains(POSIXPath($0)) }
         } catch let error as FileSystemError {
             throw CommandFailure.sourceChanged(error.shownPath)
         }
