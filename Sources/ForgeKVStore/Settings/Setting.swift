@@ -220,7 +220,7 @@ extension KVStoring {
 
     /// Removes the stored value, so that reading gives the default again.
     ///
-    /// - Throws: ``KVStoreError``, as ``remove(_:)-(KVKey<T>)``.
+    /// - Throws: ``KVStoreError``, as ``KVStoring/remove(_:)-(KVKey<T>)``.
     public func remove<T>(_ setting: KVSetting<T>) throws { try remove(setting.key) }
 }
 
