@@ -230,3 +230,41 @@ extension String {
     /// The text without the last character if that is a slash.
     var withoutSlashAtEnd: String { droppingByteSuffix("/") ?? self }
 }
+
+/// A directory and its ancestors, identified by device and inode, so that links and bind mounts do not hide them.
+struct Ancestry {
+    /// The directory; nil if it does not exist.
+    private let directory: DirectoryIdentity?
+    /// The directory or its nearest existing ancestor, followed by all ancestors up to the root.
+    private let chain: [DirectoryIdentity]
+
+    /// - Parameter path: An absolute path.
+    init(of path: POSIXPath) {
+        directory = Self.identity(of: path)
+        var current = path
+        var chain: [DirectoryIdentity] = []
+        while Self.identity(of: current) == nil, !current.isEmpty { current = current.splitLast().parent }
+        while let identity = Self.identity(of: current), identity != chain.last {
+            chain.append(identity)
+            current = current.appending("..")
+        }
+        self.chain = chain
+    }
+
+    /// The directory, or its nearest existing ancestor.
+    ///
+    /// A walk compares it with the directories that it enters, because paths do not show bind mounts.
+    var nearest: DirectoryIdentity? { chain.first }
+
+    /// Whether another directory is this directory or below it; false if this directory does not exist.
+    func contains(_ other: Ancestry) -> Bool { directory.map(other.chain.contains) ?? false }
+
+    /// The identity of a file or directory; nil if its status cannot be read.
+    static func identity(of path: POSIXPath) -> DirectoryIdentity? {
+        do throws(FileSystemError) {
+            return DirectoryIdentity(try SystemFileSystem().status(path))
+        } catch {
+            return nil
+        }
+    }
+}

@@ -263,3 +263,16 @@ extension FileBatch {
         for file in files { save(file.content, to: file.path.shown, attributes: file.attributes) }
     }
 }
+
+/// Some files of one directory.
+struct FileGroup: Sendable {
+    /// The directory, relative to the root; empty for the root itself.
+    var directory: POSIXPath
+    var names: [POSIXPath] = []
+    /// The directory in which they were listed; nil if that is not known.
+    var identity: DirectoryIdentity?
+    /// That directory, kept open until the files are copied, so that it has the same identity then.
+    var listed: (any Sendable)?
+
+    func path(of name: POSIXPath) -> POSIXPath { directory.isEmpty ? name : directory.appending(name) }
+}

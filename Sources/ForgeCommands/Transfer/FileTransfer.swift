@@ -1,6 +1,5 @@
 import ForgeStorage
 import Foundation
-import Synchronization
 import SystemPackage
 
 /// Copies files between file stores and directories, several at a time.
@@ -446,70 +445,5 @@ extension DirectoryOwner {
         case (.stores(let kinds), .stores(let others)): kinds.isSuperset(of: others)
         default: false
         }
-    }
-}
-
-/// Some files of one directory.
-struct FileGroup: Sendable {
-    /// The directory, relative to the root; empty for the root itself.
-    var directory: POSIXPath
-    var names: [POSIXPath] = []
-    /// The directory in which they were listed; nil if that is not known.
-    var identity: DirectoryIdentity?
-    /// That directory, kept open until the files are copied, so that it has the same identity then.
-    var listed: (any Sendable)?
-
-    func path(of name: POSIXPath) -> POSIXPath { directory.isEmpty ? name : directory.appending(name) }
-}
-
-/// Makes the many files of one command durable with one flush per file system, after the last write.
-///
-/// Used where the operating system can flush a whole file system and wait for the end (`syncfs`, Linux); elsewhere each
-/// file is flushed by itself.
-final class BulkFlush: Sendable {
-    #if os(Linux)
-    /// The durability with which each file is written: none, because ``finish()`` flushes all files.
-    static let durability = Durability.none
-    #else
-    /// The durability with which each file is written: full, because no system call flushes a whole file system and
-    /// waits.
-    static let durability = Durability.full
-    #endif
-
-    private let fileSystem = SystemFileSystem()
-    /// An open directory of each file system to flush, by device number.
-    private let directories = Mutex<[UInt64: Descriptor]>([:])
-
-    deinit {
-        for directory in directories.withLock({ $0.values }) { fileSystem.discard(directory) }
-    }
-
-    /// Registers the file system of an existing directory for the flush.
-    func include(_ directory: POSIXPath) throws(FileSystemError) {
-        #if os(Linux)
-        let device = try fileSystem.status(directory).device
-        try directories.withLock { (directories) throws(FileSystemError) in
-            guard directories[device] == nil else { return }
-            directories[device] = try fileSystem.open(directory, .readOnly, options: [.directory])
-        }
-        #endif
-    }
-
-    /// Flushes an open file or directory, where ``finish()`` does not.
-    static func flush(_ descriptor: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
-        #if !os(Linux)
-        try fileSystem.synchronize(descriptor, .full)
-        #endif
-    }
-
-    /// Flushes the registered file systems; all files are durable on return.
-    ///
-    /// - Throws: `FileSystemError` if a flush failed; files may be lost in a power cut then.
-    func finish() throws(FileSystemError) {
-        #if os(Linux)
-        for directory in directories.withLock({ Array($0.values) }) {
-            try fileSystem.synchronizeFileSystem(of: directory)
-        }
-        #endif
     }
 }

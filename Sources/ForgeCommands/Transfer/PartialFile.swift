@@ -1,6 +1,7 @@
 import Crypto
 import ForgeStorage
 import Foundation
+import Synchronization
 import SystemPackage
 
 /// A copy under a temporary name in the directory of its destination.
@@ -247,4 +248,56 @@ struct CopyDamage: Error, CustomStringConvertible {
 extension FilePermissions {
     /// All permission bits without set-user-ID, set-group-ID and sticky bit.
     static let all = FilePermissions(rawValue: 0o777)
+}
+
+/// Makes the many files of one command durable with one flush per file system, after the last write.
+///
+/// Used where the operating system can flush a whole file system and wait for the end (`syncfs`, Linux); elsewhere each
+/// file is flushed by itself.
+final class BulkFlush: Sendable {
+    #if os(Linux)
+    /// The durability with which each file is written: none, because ``finish()`` flushes all files.
+    static let durability = Durability.none
+    #else
+    /// The durability with which each file is written: full, because no system call flushes a whole file system and
+    /// waits.
+    static let durability = Durability.full
+    #endif
+
+    private let fileSystem = SystemFileSystem()
+    /// An open directory of each file system to flush, by device number.
+    private let directories = Mutex<[UInt64: Descriptor]>([:])
+
+    deinit {
+        for directory in directories.withLock({ $0.values }) { fileSystem.discard(directory) }
+    }
+
+    /// Registers the file system of an existing directory for the flush.
+    func include(_ directory: POSIXPath) throws(FileSystemError) {
+        #if os(Linux)
+        let device = try fileSystem.status(directory).device
+        try directories.withLock { (directories) throws(FileSystemError) in
+            guard directories[device] == nil else { return }
+            directories[device] = try fileSystem.open(directory, .readOnly, options: [.directory])
+        }
+        #endif
+    }
+
+    /// Flushes an open file or directory, where ``finish()`` does not.
+    static func flush(_ descriptor: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
+        #if !os(Linux)
+        try fileSystem.synchronize(descriptor, .full)
+        #endif
+    }
+
+    /// Flushes the registered file systems; all files are durable on return.
+    ///
+    /// - Throws: `FileSystemError` if a flush failed; files may be lost in a power cut then.
+    func finish() throws(FileSystemError) {
+        #if os(Linux)
+        for directory in directories.withLock({ Array($0.values) }) {
+            try fileSystem.synchronizeFileSystem(of: directory)
+        }
+        #endif
+    }
 }
