@@ -310,7 +310,7 @@ struct FilePlaceTests {
         try scratch.plant("fs/back\\slash")
         try link("fs/link", to: "k10")
         try FileKVStore(at: scratch.url.appendingPathComponent("fs/d/settings")).close()
-        // What is being written is no item.
+        // A file that is still being written is not listed.
         let writer = try await files.newFile("new", if: .absent)
         try await writer.write(Data("x".utf8))
         let settings = "d/settings: the root of another store: key-value store"

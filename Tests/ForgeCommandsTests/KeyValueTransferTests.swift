@@ -188,7 +188,7 @@ struct KeyValueTransferTests {
         for name in ["b", "c", "d"] { #expect(try scratch.values(name) == before) }
         let again = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))"])
         #expect(again.output == "0 copied (0 B), 5 equal\n")
-        // What the destination has besides is not verified.
+        // Other keys of the destination are not verified.
         #expect(try CommandRun(["kv", "set", scratch.path("b"), "other", "1"]).status == 0)
         let verified = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))", "--verify"])
         #expect(verified.status == 0 && verified.output == "0 copied (0 B), 5 equal, 5 verified\n")

@@ -389,7 +389,7 @@ struct MigratingCrashTests {
         try store.batch(durability: .full) { $0.remove(Self.key) }
         try store.removeAll()
         #expect(flushCount() == 0)
-        // What a process that was killed has removed may not be durable.
+        // A process that was killed may have removed values without a flush.
         typealias Recorded = MigratingKVStore<RecordingKVStore<InMemoryKVStore>, InMemoryKVStore>
         let calls: [(Recorded) throws -> Void] = [
             { try $0.synchronize() }, { try $0.remove(Self.key) }, { try $0.removeAll() },
