@@ -137,8 +137,10 @@ struct DiskFileStoreTests {
 
     @Test("a namespace is one component")
     func namespace() async throws {
+        // It fails at once: for a wait for a thread this deadline would be too short.
         for namespace in ["a/b", "..", "", "a\0"] {
-            let store = DiskFileStore(directory: .caches, namespace: namespace)
+            let store = DiskFileStore(
+                directory: .caches, namespace: namespace, options: FileStoreOptions(deadline: .zero))
             await #expect {
                 try await store.save(Data(), to: "x")
             } throws: { error in
@@ -146,6 +148,20 @@ struct DiskFileStoreTests {
                 return (error as? FileStoreError)?.key == namespace
             }
         }
+    }
+
+    @Test("a call of a store without a root fails at once, although all threads are taken")
+    func threads() async throws {
+        let (lane, gate) = (BlockingLane.general, DispatchSemaphore(value: 0))
+        let store = DiskFileStore(
+            directory: .caches, namespace: "..", options: FileStoreOptions(deadline: .milliseconds(100)))
+        let error = try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0...lane.limit { group.addTask { await lane.run { gate.wait() } } }
+            defer { for _ in 0...lane.limit { gate.signal() } }
+            while lane.waitingCount == 0 { try await Task.sleep(for: .milliseconds(1)) }
+            return await #expect(throws: FileStoreError.self) { try await store.save(Data(), to: "x") }
+        }
+        guard case .invalidKey = try #require(error).code else { return #expect(error?.code == nil) }
     }
 
     @Test("names that are not valid keys are not listed, and deleteAll keeps them")

@@ -115,7 +115,15 @@ extension PlainFileStore {
     private var lane: BlockingLane {
         switch location {
         case .success(let root): root.lane
-        case .failure: .general  // Its calls fail at once.
+        case .failure: .general  // Not used.
+        }
+    }
+
+    /// Whether calls can wait for a device; without a root they fail before they reach one.
+    private var isOnDevice: Bool {
+        switch location {
+        case .success: configuration.isOnDisk
+        case .failure: false
         }
     }
 
@@ -144,7 +152,7 @@ extension PlainFileStore {
             }
         }
         do {
-            if !configuration.isOnDisk {
+            if !isOnDevice {
                 try Task.checkCancellation()
                 do { return try attempt(Cancellation()) } catch is BlockingLane.Occupied {}  // Waits in the lane.
             }
@@ -188,7 +196,7 @@ extension PlainFileStore {
     nonisolated(nonsending) private func discard(_ files: [PendingFile]) async {
         guard files.contains(where: { !$0.isEmpty }) else { return }
         let discard: @Sendable () -> Void = { for file in files { file.discard() } }
-        guard configuration.isOnDisk else { return discard() }
+        guard isOnDevice else { return discard() }
         // The task of the caller may be cancelled.
         await Task.detached { [lane] in
             do {
@@ -203,7 +211,7 @@ extension PlainFileStore {
 
     /// Runs work that must be done even if the task is cancelled.
     nonisolated(nonsending) func runUncancelled(_ body: @escaping @Sendable () -> Void) async {
-        guard configuration.isOnDisk else { return body() }
+        guard isOnDevice else { return body() }
         await lane.run(body)
     }
 }
