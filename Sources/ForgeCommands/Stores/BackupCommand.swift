@@ -142,9 +142,9 @@ struct BackupWriter {
             case .log where entry.scope.owner.contains(.keyValue): try addStore(path, entry, of: walk)
             case .content, .log, .vault, .vaultKey, .entry, .quarantine, .marker, .moved:
                 try addFile(path, entry.path)
+                // A damaged marker makes its directory one of an unknown store.
                 let isJudged =
-                    [.log, .vault, .vaultKey].contains(role) || entry.path.splitLast().name.isMarkerOfKind
-                    || entry.scope.owner == .unknownStore
+                    [.log, .vault, .vaultKey].contains(role) || entry.scope.owner == .unknownStore
                     || role == .entry && entry.scope.owner.contains(.images)
                 if isJudged { try reportDamage(of: entry, in: walk) }
             }
