@@ -58,6 +58,27 @@ extension Scratch {
         try plant("\(path)/manifest", #"{"format":"forge-backup","version":1}"# + "\n")
         try plant("\(path)/content/x", "saved")
     }
+
+    #if os(Linux)
+    /// Makes the one descriptor of this process that leads to a file or directory lead to another file.
+    func redirect(_ name: String, to other: FileDescriptor) throws {
+        let numbers = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter { number in
+            // The descriptors of other tests may be closed meanwhile.
+            let place = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+            return place == path(name)
+        }
+        try #require(numbers.count == 1)
+        _ = try other.duplicate(as: FileDescriptor(rawValue: #require(CInt(numbers[0]))))
+        try other.close()
+    }
+
+    /// Makes a directory that this process has open once impossible to flush: the descriptor only stands for the path
+    /// then (`O_PATH`).
+    func preventFlush(of name: String) throws {
+        let options = FileDescriptor.OpenOptions(rawValue: 0o10_000_000)
+        try redirect(name, to: FileDescriptor.open(FilePath(path(name)), .readOnly, options: options))
+    }
+    #endif
 }
 
 @Suite("A directory or file store that is copied to or from a server")
@@ -133,6 +154,20 @@ struct FilePlaceTests {
         #expect(try !place.isRemoved("a"))
     }
 
+    @Test("a directory that is moved meanwhile is a failure of a source, and has nothing to delete in a destination")
+    func movedDirectory() async throws {
+        for path in ["s/a/x", "s/z/y"] { try scratch.plant(path) }
+        func place() throws -> LocalFilePlace {
+            let tree = try scratch.walked("s", moving: "s/z", to: "s/0", before: .open, of: "z")
+            return try LocalFilePlace(home("tree:s"), reading: tree)
+        }
+        let log = try log("tree:s")
+        #expect(try await place().files(log).map(\.key) == ["a/x"])
+        #expect(log.hasFailed && log.isLeftOut("z"))
+        try FileManager.default.moveItem(atPath: scratch.path("s/0"), toPath: scratch.path("s/z"))
+        #expect(try await place().files(nil).map(\.key) == ["a/x"])
+    }
+
     @Test("a directory that cannot be read is a failure of a source, and an error of a destination")
     func unreadable() async throws {
         try scratch.plant("s/zz")
@@ -200,11 +235,23 @@ struct FilePlaceTests {
         }
         do {
             let place = try LocalFilePlace(home("tree:t"))
-            try await place.store(RemoteFile(Data("new".utf8)), as: "n/m/o", isPresent: false)
-            #expect(try scratch.opened() == ["t/n/m"])
+            for key in ["n/m/o", "n/m/p"] {
+                try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: false)
+                #expect(try scratch.opened() == ["t/n/m"])
+            }
             withExtendedLifetime(place) {}
         }
         #expect(try scratch.opened().isEmpty)
+    }
+
+    @Test("what was stored is flushed at the end, and a flush that fails is an error")
+    func flush() async throws {
+        let place = try LocalFilePlace(home("tree:t"))
+        try await place.store(RemoteFile(Data("new".utf8)), as: "d/a", isPresent: false)
+        try place.finish()
+        try scratch.preventFlush(of: "t/d")
+        let failure = #expect(throws: FileSystemError.self) { try place.finish() }
+        #expect(failure?.errno == .badFileDescriptor)
     }
     #endif
 
@@ -271,6 +318,8 @@ struct FilePlaceTests {
             #expect(try place.obstacle(to: key)?.description == nil)
             try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: false)
         }
+        // A file store itself takes them.
+        #expect(try LocalFilePlace(home("file:t/fs")).obstacle(to: "new/x")?.description == nil)
     }
 
     @Test("stores nothing if the content does not have its checksum", arguments: ["tree:t", "file:t"])
@@ -352,6 +401,8 @@ struct FilePlaceTests {
         let files = try StoreURL("s3://bucket").openFileStore(ServerEnvironment(["AWS_REGION": "us-east-1"]))
         let place = ServerFilePlace(files: files)
         #expect(place.isSameFile("a", "a") && !place.isSameFile("a", "A") && !place.isSameFile("e\u{301}", "\u{E9}"))
+        // A server moves no directories.
+        #expect(try place.isRemoved("a"))
     }
     #endif
 }

@@ -344,6 +344,9 @@ struct FileTargetTests {
             #expect(try destination.lockStore(in: "", of: destination.scope(of: "")))
             withExtendedLifetime(destination) {}
         }
+        #if os(Linux)
+        #expect(try scratch.opened().isEmpty)
+        #endif
         let store = try FileKVStore(at: url)
         #if os(Linux)
         let before = try scratch.opened()

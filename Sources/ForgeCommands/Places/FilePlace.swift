@@ -87,11 +87,14 @@ struct LocalFilePlace: FilePlace {
 
     private let isStore: Bool
     private let target: FileTarget
+    private let directory: ConfinedDirectory?
     private let fileSystem = SystemFileSystem()
 
-    init(_ home: Home) throws {
+    /// `directory` is the opened directory; nil to open it for each call.
+    init(_ home: Home, reading directory: ConfinedDirectory? = nil) throws {
         isStore = home.scheme == .files
         target = try FileTarget(home)
+        self.directory = directory
     }
 
     // MARK: Reading
@@ -157,6 +160,7 @@ struct LocalFilePlace: FilePlace {
 
     /// The directory; nil if it does not exist.
     private func root() throws -> ConfinedDirectory? {
+        if let directory { return directory }
         guard try itemExists(at: URL(target.root), isDirectory: true) else { return nil }
         return try ConfinedDirectory(target.root)
     }
