@@ -306,11 +306,13 @@ extension KeptStoreTests {
     func laterVaults() throws {
         try makeVault("v")
         try Data(repeating: 9, count: 40).write(to: scratch.url.appendingPathComponent("v/#store-vaults"))
+        try FileManager.default.createDirectory(atPath: scratch.path("v/below"), withIntermediateDirectories: false)
         let before = try files("v")
         let key = ["--key-file", scratch.path("v/key")]
         for words in [
             ["set", scratch.path("v/vault"), "token"], ["rm", scratch.path("v/vault"), "token"],
             ["set", scratch.path("v/new"), "token", "--create"],
+            ["set", scratch.path("v/below/new"), "token", "--create"],
         ] {
             let run = try CommandRun(["secret"] + words + key, input: "text")
             #expect(run.status == 1 && run.errors.contains("does not know"), "\(words) \(run.errors)")

@@ -1,6 +1,7 @@
 import ChildProcesses
 import ForgeFileSystem
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
@@ -181,9 +182,26 @@ struct OpenedKVStoreTests {
         #expect(try await store.maximumBatchSize() == .max)
         try store.finish()
         try store.close()
+        let closed = await #expect(throws: KVStoreError.self) { try await store.remove("a") }
+        #expect(closed?.code == .unavailable(.closed))
         let again = try FileKVStore(at: url)
         #expect(try again.keys().sorted() == ["a", "c"])
         withExtendedLifetime(store) {}
+    }
+
+    @Test("a value that is set in a local store is flushed, the first one and each later one")
+    func flush() async throws {
+        let flushes = Mutex(0)
+        let device = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { flushes.withLock { $0 += 1 } }
+        }
+        let store = OpenedKVStore(try FileKVStore(at: "/kv", fileSystem: device))
+        for value in ["1", "2"] {
+            let before = flushes.withLock { $0 }
+            try await KVCommand.Set.parse(["store", "key", value]).setValue(in: store)
+            let after = flushes.withLock { $0 }
+            #expect(after > before, "\(value)")
+        }
     }
 
     @Test("a local store throws its own errors, also over the asynchronous protocol")

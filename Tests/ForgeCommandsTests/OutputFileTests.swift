@@ -111,6 +111,21 @@ struct OutputFileTests {
         #expect(circle.errors.contains("ELOOP"), "\(circle.errors)")
     }
 
+    @Test("lines are not written through a link, also in a dry run", arguments: ["other", "nowhere"])
+    func linkedLines(target: String) throws {
+        try plant("other", "precious")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("link"), withDestinationPath: target)
+        for options in [["--dry-run"], []] {
+            let run = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "json:\(scratch.path("link"))"] + options)
+            let reason = "not a regular file: \(scratch.path("link")); json:- writes to standard output"
+            #expect(run.status == 1 && run.errors == "Error: \(reason)\n", "\(run.errors)")
+        }
+        #expect(try content("other") == "precious")
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted()
+                == ["fs", "kv", "link", "other"])
+    }
+
     @Test("a file that is replaced keeps its mode, whatever the mask of new files")
     func mode() throws {
         let mask = ["/bin/sh", "-c", "umask 077 && exec \"$0\" \"$@\""]

@@ -206,6 +206,13 @@ struct StoreOwnershipTests {
         }
         #expect(try await files.list(in: "", recursive: true).map(\.key) == ["log"])
         #expect(try content("F/log") == Data("attachment".utf8))
+        // In a directory of no store, opening one would set the file aside.
+        for words in [["kv", "set", scratch.path("T"), "key", "1"], ["kv", "rm", scratch.path("T"), "key"]] {
+            let run = try CommandRun(words)
+            let reason = "is not a key-value store: its file log belongs to another program"
+            #expect(run.status == 1 && run.errors == "Error: \(scratch.path("T")) \(reason)\n", "\(run.errors)")
+        }
+        #expect(try self.files(below: "T") == ["log": Data("text".utf8)])
     }
 
     // MARK: Check and repair
