@@ -62,6 +62,7 @@ struct BackupWriterTests {
     func descriptors() throws {
         for file in ["s/d/f", "t/d/f"] { try scratch.plant(file, "text of \(file)") }
         do { try BackupManifestWriter(in: path("b")).finish() }
+        #expect(try scratch.opened().isEmpty)
         let (source, target) = (try ConfinedDirectory(path("s")), try ConfinedDirectory(path("t")))
         let held = try scratch.opened()
         let copied = try HashedCopy().copy("d/f", in: source, to: target).content

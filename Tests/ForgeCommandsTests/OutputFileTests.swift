@@ -297,6 +297,24 @@ struct OutputFileTests {
         #expect(try content("open") == "before")
     }
 
+    @Test("what looks at the directory of an output or a store closes it")
+    func closedDirectories() throws {
+        let place = try POSIXPath(scratch.url.appendingPathComponent("kv"))
+        try KVStoreArgument.openShared(URL(place)).store.close()
+        try plant("other", "precious")
+        for name in ["other", "new", "none/new"] {
+            let path = try POSIXPath(scratch.url.appendingPathComponent(name))
+            try requireNoStore(at: path, name)
+            try requireKnownStore(at: path, name)
+        }
+        for file in ["log", "new"] {
+            #expect(throws: CommandFailure.self) { try requireNoStore(at: place.appending(POSIXPath(file)), file) }
+        }
+        #expect(throws: CommandFailure.self) { try requireNoStoreFile(at: place.appending("log"), "log") }
+        // The file store may not be released yet.
+        #expect(try scratch.opened().filter { !$0.hasPrefix("fs") }.isEmpty)
+    }
+
     @Test("a pipe of a process is written to through its path")
     func pipe() throws {
         let script = "{ \"$0\" file get \"$1\" a -o /dev/fd/9 9>&1 >/dev/null; } | cat"
