@@ -15,6 +15,15 @@ public final class InMemoryCrypt: CryptStoring {
     private struct Secret: Sendable {
         var value: SecretBytes
         var accessibility: CryptAccessibility
+
+        init(_ value: SecretBytes, _ accessibility: CryptAccessibility) {
+            (self.value, self.accessibility) = (value, accessibility)
+        }
+
+        /// Encodes a value, with no lock held.
+        init<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
+            self.init(SecretBytes(try SecretCodec.encode(value, for: key)), key.accessibility)
+        }
     }
 
     private let secrets = Mutex<[SecretName: Secret]>([:])
@@ -28,16 +37,15 @@ public final class InMemoryCrypt: CryptStoring {
     }
 
     public func set<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
-        _ = try SecretName(key.key, .set)
-        let bytes = try SecretCodec.encode(value, for: key)
-        try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
+        let name = try SecretName(key.key, .set)
+        let secret = try Secret(value, for: key)
+        secrets.withLock { $0[name] = secret }
     }
 
     @discardableResult
     public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> Bool {
         let name = try SecretName(key.key, .set)
-        let secret = Secret(
-            value: SecretBytes(try SecretCodec.encode(value, for: key)), accessibility: key.accessibility)
+        let secret = try Secret(value, for: key)
         return secrets.withLock { secrets in
             guard secrets[name] == nil else { return false }
             secrets[name] = secret
@@ -72,7 +80,7 @@ public final class InMemoryCrypt: CryptStoring {
     ) throws(CryptError) {
         let secretName = try SecretName(name, .set)
         try SecretCodec.check(bytes, named: name)
-        let secret = Secret(value: SecretBytes(bytes), accessibility: accessibility)
+        let secret = Secret(SecretBytes(bytes), accessibility)
         secrets.withLock { $0[secretName] = secret }
     }
 

@@ -223,7 +223,6 @@ struct TreeListing: Sendable {
     private func mayContainIncluded(_ key: RelativeKey) -> Bool {
         let path = key.path.bytes + "/".utf8
         guard path.starts(with: options.prefix.utf8) || options.prefix.utf8.starts(with: path) else { return false }
-        guard !after.isEmpty else { return true }
         let components = key.path.components
         return after.starts(with: components) || after.lexicographicallyPrecedes(components, by: Self.precedes)
     }

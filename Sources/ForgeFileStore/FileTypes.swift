@@ -135,10 +135,6 @@ struct CheckedAttributes: Sendable {
 
     /// Validates the attributes of a save.
     init(_ attributes: [String: String], of key: String) throws(FileStoreError) {
-        guard !attributes.isEmpty else {
-            self = .none
-            return
-        }
         // Sorted, so that every run reports the same problem.
         let sorted = attributes.sorted { $0.key < $1.key }
         for (name, _) in sorted where !FileAttributes.isName(name) {

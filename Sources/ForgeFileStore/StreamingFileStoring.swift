@@ -262,6 +262,13 @@ extension StreamingFileStoring {
     }
 
     public func changes(in directory: String) -> FileChanges {
-        FileChanges { { throw FileStoreError(.unsupported, .watch, key: directory) } }
+        FileChanges {
+            var hasEnded = false
+            return {
+                guard !hasEnded else { return nil }
+                hasEnded = true
+                throw FileStoreError(.unsupported, .watch, key: directory)
+            }
+        }
     }
 }

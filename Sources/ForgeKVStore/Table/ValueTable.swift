@@ -64,9 +64,10 @@ extension ValueTable {
     static func decode<Value: Codable & Sendable>(_ bytes: [UInt8], as key: KVKey<Value>) throws -> Value {
         let envelope = try ValueEnvelope(decoding: bytes)
         let version = key.schemaVersion
-        if envelope.schemaVersion == version { return try coder.decode(Value.self, from: envelope) }
         guard envelope.schemaVersion <= version else { throw NewerSchema(version: envelope.schemaVersion) }
-        guard let schema = key.schema else { return try coder.decode(Value.self, from: envelope) }
+        guard envelope.schemaVersion < version, let schema = key.schema else {
+            return try coder.decode(Value.self, from: envelope)
+        }
         return try schema.migrate(envelope)
     }
 

@@ -191,11 +191,10 @@ public final class InMemorySessionStorage<User: Sendable>: SessionStorage, Senda
 
     /// The old user is released without the lock: its `deinit` may use the storage.
     private func replace(by new: User?) {
-        let old = user.withLock { user in
+        _ = user.withLock { user in
             defer { user = new }
             return user
         }
-        withExtendedLifetime(old) {}
     }
 }
 
