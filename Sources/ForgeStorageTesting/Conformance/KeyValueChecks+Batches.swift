@@ -387,6 +387,16 @@ extension ConformanceChecks {
                     )
                 }
             }
+            // Together more than a store may copy into one piece of memory.
+            let many = (0..<1_100).map { "\($0)" }
+            try store.batch { batch in for name in many { batch.append(.set(name: name, bytes: bytes(1_000, 2))) } }
+            let large = try store.snapshot()
+            for name in many {
+                let found = large[name]?.bytes.count
+                try expect(
+                    found == 1_000,
+                    "snapshot()[\"\(name)\"] of \(many.count) values of 1,000 bytes: got \(found ?? -1) bytes")
+            }
         },
         ConformanceCheck("a snapshot omits removed names") { store in
             for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }

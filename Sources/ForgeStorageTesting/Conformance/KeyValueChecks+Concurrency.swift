@@ -211,6 +211,45 @@ extension ConformanceChecks {
                 try expect(number >= earlier, "\(call): batch \(number), after a snapshot of batch \(earlier)")
             }
         },
+        ConformanceCheck("a snapshot lists every name once, with a whole value, while values are replaced") { store in
+            // More names than a store may look through in one piece; some values are too long to be copied with others.
+            let names = (0..<700).map { "\($0)" }
+            @Sendable func value(of name: String, _ byte: UInt8) -> [UInt8] {
+                [UInt8](repeating: byte, count: name.hasSuffix("7") ? 2_000 : 8)
+            }
+            try store.batch { batch in
+                for name in names { batch.append(.set(name: name, bytes: value(of: name, 0))) }
+            }
+            let isOver = Flag()
+            try await racing(threads: 2) { thread in
+                guard thread == 0 else {
+                    var call = 0
+                    while !isOver.isSet {
+                        let name = names[call % 10]
+                        call += 1
+                        try store.setRawValue(value(of: name, UInt8(truncatingIfNeeded: call)), named: name)
+                        if call.isMultiple(of: 4) { interruptOthers() }
+                    }
+                    return
+                }
+                defer { isOver.set() }
+                for _ in 0..<4 {
+                    let snapshot = try store.snapshot()
+                    let call = "snapshot() beside setRawValue of ten of \(names.count) names"
+                    for (list, found) in [("names", snapshot.names), ("its elements", snapshot.map(\.name))] {
+                        try expect(
+                            found.count == names.count && Set(found) == Set(names) && snapshot.count == names.count,
+                            "\(call): expected each of them in \(list), got \(found.count), and a count of "
+                                + "\(snapshot.count)")
+                    }
+                    for (name, entry) in snapshot where entry.bytes != value(of: name, entry.bytes.first ?? 0) {
+                        throw ConformanceViolation(
+                            "\(call): expected \(value(of: name, 0).count) equal bytes of \(name), got "
+                                + "\(entry.bytes.count), the first of them \(shown(entry.bytes.prefix(8)))")
+                    }
+                }
+            }
+        },
     ]
 }
 

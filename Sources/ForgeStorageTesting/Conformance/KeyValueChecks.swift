@@ -369,6 +369,22 @@ extension ConformanceChecks {
             try expectEqual(error.key, key.name, "key")
             try expectEqual(store.get(key), nil, "get")
             try expectEqual(store.contains(key), false, "contains, with the name that set has refused")
+            // A store may encode other values than a number elsewhere, and long texts elsewhere again.
+            let others: [(value: String, set: () throws -> Void)] = [
+                ("[1]", { try store.set(KVKey<[Int]>(key.name), value: [1]) }),
+                ("nil", { try store.set(KVKey<Int?>(key.name), value: nil) }),
+                (
+                    "70,000 bytes of text",
+                    { try store.set(KVKey<String>(key.name), value: String(repeating: "x", count: 70_000)) }
+                ),
+            ]
+            for (value, set) in others {
+                let call = "set of 513 × \u{E9}, 1,026 bytes, to \(value)"
+                let error = try await expectError(KVStoreError.self, call) { try set() }
+                try expectEqual(error.code, .invalidKey, "the code of \(call)")
+                try expectEqual(error.key, key.name, "the key of \(call)")
+                try expectEqual(store.contains(key), false, "contains after \(call)")
+            }
         },
         ConformanceCheck("many keys keep distinct values") { store in
             for index in 0..<300 { try store.set(KVKey<String>("key \(index)"), value: "value \(index)") }

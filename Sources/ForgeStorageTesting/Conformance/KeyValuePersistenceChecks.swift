@@ -376,6 +376,11 @@ extension ConformanceChecks {
                     "Int of version 3 by Int of version 1", { try store.set(thirdVersion("b"), value: 70_000) },
                     { try store.set(KVKey<Int>("b"), value: 4) }
                 ),
+                (
+                    "Int of version 1 by Int of version 3, whose migration from it takes a String",
+                    { try store.set(KVKey<Int>("b"), value: 80_000) },
+                    { try store.set(thirdVersion("b"), value: 5) }
+                ),
             ]
             for (number, (text, old, new)) in replacements.enumerated() {
                 try store.removeValue(named: "b")

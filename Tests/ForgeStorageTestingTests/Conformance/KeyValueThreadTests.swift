@@ -46,6 +46,8 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
         case cachesDecoded = "a value that is replaced while it is decoded does not come back"
         case countsNoRemovals = "revisions increase with every write of any key"
         case forgetsToWake = "a store that reports changes reports those of every call, removeAll included"
+        case takesLongNamesOfArrays = "a name longer than 1,024 bytes is refused and changes nothing"
+        case copiesOnePiece = "a snapshot lists every name once, with a whole value, while values are replaced"
 
         /// The description of the check that must fail.
         var check: String { self == .cachesDecoded ? Defect.cachesLate.rawValue : rawValue }
@@ -69,7 +71,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     init(_ defect: Defect) { self.defect = defect }
 
     private func mapped<T>(_ key: KVKey<T>) -> KVKey<T> {
-        guard defect == .comparesTheEndsOfNames, key.name.utf8.count > 128 else { return key }
+        guard defect == .comparesTheEndsOfNames, (129...1024).contains(key.name.utf8.count) else { return key }
         return KVKey(String(key.name.prefix(64) + key.name.suffix(64)))
     }
 
@@ -158,7 +160,12 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
     }
 
     func snapshot() throws -> KVSnapshot {
+        let count = writeCount.withLock(\.self)
         let snapshot = try base.snapshot()
+        if defect == .copiesOnePiece {
+            passTime()
+            if writeCount.withLock(\.self) > count { return KVSnapshot(Array(snapshot.prefix(512))) }
+        }
         guard defect == .reversesNumbersInSnapshots else { return snapshot }
         return KVSnapshot(
             snapshot.map { name, entry -> (name: String, entry: KVEntry) in
@@ -181,6 +188,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
                 passTime()
             }
             if defect == .losesTextOfEmptyName, key.name.isEmpty, T.self == String.self { return }
+            if defect == .takesLongNamesOfArrays, key.name.utf8.count > 1024, T.self == [Int].self { return }
             try base.set(mapped(key), value: value)
         }
     }

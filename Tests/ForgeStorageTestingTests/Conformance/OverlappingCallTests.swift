@@ -44,15 +44,17 @@ struct OverlappingCallTests {
         }
     }
 
-    @Test("find a store that sets texts aside, and no other values")
-    func copiesOfTexts() async throws {
+    @Test(
+        "find a store that sets texts aside and no other values, or none that a later version replaces",
+        arguments: [CopyingKVStore.Defect.copiesTexts, .ignoresVersions])
+    func omittedCopies(_ defect: CopyingKVStore.Defect) async throws {
         let check = try #require(
             ConformanceChecks.transactionalKeyValueSettingAside.first {
                 $0.description == "set sets aside a value that cannot be read as the new type"
             })
         try await check.run(on: CopyingKVStore(nil).subject)
         await #expect(throws: ConformanceViolation.self) {
-            try await check.run(on: CopyingKVStore(.copiesTexts).subject)
+            try await check.run(on: CopyingKVStore(defect).subject)
         }
     }
 
@@ -126,7 +128,7 @@ final class RacingKVStore: KVTransactionalStoring, KVLayer {
 /// A key-value store that copies a value which cannot be read before it replaces it.
 final class CopyingKVStore: KVTransactionalStoring, KVLayer {
     enum Defect: Sendable {
-        case copiesTwice, copiesTexts
+        case copiesTwice, copiesTexts, ignoresVersions
     }
 
     let base = InMemoryKVStore()
@@ -141,7 +143,8 @@ final class CopyingKVStore: KVTransactionalStoring, KVLayer {
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
         if let bytes = try base.rawValue(named: key.name), base.get(key) == nil,
-            defect != .copiesTexts || base.get(KVKey<String>(key.name)) != nil
+            defect != .copiesTexts || base.get(KVKey<String>(key.name)) != nil,
+            defect != .ignoresVersions || key.migratedVersions.isEmpty
         {
             copies.withLock { copies in
                 if defect == .copiesTwice || !copies.contains(bytes) { copies.append(bytes) }
