@@ -81,6 +81,7 @@ private enum Defect: CaseIterable {
     case createsAlways, createsByType, createsAnything, deletesByPrefix
 
     case keysInTextOrder, keysInOrderOfUTF16, countsCharacters, acceptsRawNames, refusesTheLargest
+    case refusesTheLargestRaw
     case acceptsAnyRawSize, keepsFirstRawValue, codesRawValues, deleteAllKeepsSome, deletesByType
     case encodesUnderLock, createsUnderLock
 
@@ -96,7 +97,7 @@ private enum Defect: CaseIterable {
     var isAboutSize: Bool {
         [
             .refusesLargeValues, .acceptsAnySize, .failedSetDeletes, .refusesTheLargest, .acceptsAnyRawSize,
-            .limitOffByOne,
+            .limitOffByOne, .refusesTheLargestRaw,
             .createsAnySize,
         ]
         .contains(self)
@@ -112,7 +113,8 @@ private enum Defect: CaseIterable {
         case .sharesObjects: "a value is kept encoded: an object is not shared, and what it does not encode is lost"
         case .acceptsNests: "a value that is nested too deeply is refused, and the old one is kept"
         case .acceptsRawNames: "the calls for raw values refuse the names that the others refuse"
-        case .refusesTheLargest, .limitOffByOne: "an encoded value of exactly 16 MiB is accepted, and no longer one"
+        case .refusesTheLargest, .refusesTheLargestRaw, .limitOffByOne:
+            "an encoded value of exactly 16 MiB is accepted, and no longer one"
         case .acceptsAnyRawSize: "a raw value of more than 16 MiB is refused, and the old one is kept"
         case .deleteAllKeepsSome: "deleting all removes the secrets of every accessibility"
         case .deletesByType: "a key of another type deletes the secret too"
@@ -554,6 +556,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         case .setRawKeepsOther where accessibilities.withLock({ $0[name] ?? accessibility }) != accessibility: return
         case .acceptsRawNames where !isValid(name): return
         case .acceptsAnyRawSize where bytes.count > 16 << 20: bytes = []
+        case .refusesTheLargestRaw where bytes.count == 16 << 20: throw CryptError(.tooLarge, .set, key: name)
         case .keepsFirstRawValue where bytes.count < 1 << 20:
             if try base.rawValue(named: name) != nil { return }
         case .codesRawValues where bytes.count < 1 << 20: bytes = Array(bytes.dropFirst())

@@ -164,8 +164,13 @@ extension ConformanceChecks {
             let sizeAround = try ValueCoder().encode(Data(count: 1 << 16)).count - (1 << 16)
             let key = CryptKey<Data>(key: "large")
             try store.set(SecretSamples.tooLarge.dropLast(sizeAround + 1), for: key)
-            let size = try store.rawValue(named: key.key)?.count
-            try expect(size == 16 << 20, "the size of rawValue(named: large): expected 16 MiB, got \(size ?? -1)")
+            guard let raw = try store.rawValue(named: key.key), raw.count == 16 << 20 else {
+                throw ConformanceViolation("rawValue(named: large): expected 16 MiB, got another size, or nil")
+            }
+            try store.setRawValue(raw, named: key.key, accessibility: .whenUnlocked)
+            try expect(
+                try store.rawValue(named: key.key) == raw,
+                "rawValue(named: large) after setRawValue(16 MiB): expected the same bytes, got others")
             try expectSecretError(
                 .tooLarge, .set, key.key, "set(large) of a value that is encoded to 16 MiB and a byte"
             ) {
