@@ -1,7 +1,7 @@
 public import ForgeStorage
 import Synchronization
 
-// Memory safety: One thread uses the storage and its manager.
+// Memory safety: One thread uses the storage and its managers.
 
 /// A new, empty asynchronous session storage and what the checks do with it.
 public struct AsyncSessionStorageUnderTest: Sendable {
@@ -223,7 +223,7 @@ extension ConformanceChecks {
         ConformanceCheck(
             "a session manager and its storage see the same user, and its calls of the storage never overlap"
         ) { storage in
-            try checkManager(over: storage)
+            try checkManagers(over: storage)
             let calls = ObservedCalls(of: storage)
             // A manager takes a storage that no one else calls, which holds here.
             nonisolated(unsafe) let shared: any SessionStorage<ConformanceUser> = calls
@@ -280,11 +280,20 @@ extension ConformanceChecks {
     private static let john = ConformanceUser(id: "123", name: "John Doe", email: "john@example.com")
     private static let jane = ConformanceUser(id: "456", name: "Jane Roe", email: "jane@example.com")
 
-    private static func checkManager<Storage: SessionStorage>(over storage: Storage) throws
+    private static func checkManagers<Storage: SessionStorage>(over storage: Storage) throws
     where Storage.User == ConformanceUser {
-        // Only one thread uses both.
+        // Only one thread uses the storage and its managers.
         nonisolated(unsafe) let shared = storage
         let manager = unsafe SessionManager(storage: shared)
+        try checkManager(manager, over: storage)
+        nonisolated(unsafe) let chosen: any SessionStorage<ConformanceUser> = storage
+        let managerOfAny = unsafe SessionManager(anyStorage: chosen)
+        try checkManager(managerOfAny, over: storage)
+    }
+
+    private static func checkManager<Failure: Error>(
+        _ manager: SessionManager<ConformanceUser, Failure>, over storage: any SessionStorage<ConformanceUser>
+    ) throws {
         try expectEqual(try manager.loadUser(), nil, "the manager's user at first")
         try manager.saveUser(john)
         try expectEqual(try storage.loadUser(), john, "the storage's user after the manager saved one")
