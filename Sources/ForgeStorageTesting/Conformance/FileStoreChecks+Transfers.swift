@@ -57,6 +57,7 @@ extension ConformanceChecks {
                 guard let remote = URL(string: "https://example.com/x") else { return }
                 for (url, problem) in [
                     (missing, FileStoreError.SourceProblem.notFound), (directory, .notRegular), (remote, .notFileURL),
+                    (URL(filePath: "/"), .notRegular),
                 ] {
                     try await expectCode(.invalidSource(problem), "copy of \(url)") {
                         try await store.copy(from: url, to: "file")
@@ -138,6 +139,32 @@ extension ConformanceChecks {
                 try expectEqual(try await store.load("d\(number % 7)/\(number)"), Data("\(number)".utf8), "\(number)")
             }
         },
+        FileStoreCheck("a listing beside saves and deletions of a file has every other one once, and does not fail") {
+            store in
+            let kept = (0..<12).map { "d/\($0)" }
+            for key in kept { try await store.save(Data("x".utf8), to: key) }
+            let beside = "beside save(to: d/changing) and delete(d/changing)"
+            try await overlapping(writers: 1, readers: 1, overlaps: 24) { _, call in
+                if call.isMultiple(of: 2) {
+                    try await store.save(Data("x".utf8), to: "d/changing")
+                } else {
+                    try await store.delete("d/changing")
+                }
+            } read: { _ in
+                for (directory, recursive) in [("d", false), ("", true)] {
+                    let call = "list(in: \(directory.escaped), recursive: \(recursive)) \(beside)"
+                    let files = try await succeeding(call) { try await store.list(in: directory, recursive: recursive) }
+                    let found = files.map(\.key).filter { $0 != "d" && $0 != "d/changing" }
+                    guard found.count == kept.count, Set(found) == Set(kept) else {
+                        throw ConformanceViolation("\(call): expected \(shown(kept)), got \(shown(found.sorted()))")
+                    }
+                }
+                let size = try await succeeding("totalSize() \(beside)") { try await store.totalSize() }
+                guard (12...13).contains(size) else {
+                    throw ConformanceViolation("totalSize() \(beside): expected 12 or 13, got \(size)")
+                }
+            }
+        },
         FileStoreCheck(
             "a save concurrent with the removal of its directory is complete or absent, and neither call fails"
         ) { store in
@@ -166,6 +193,17 @@ extension ConformanceChecks {
             try expectEqual(try await store.load("file"), Data("old".utf8), "content")
         },
     ]
+
+    /// Makes a call that has to succeed; `call` is its text.
+    static func succeeding<Result>(
+        _ call: String, file: StaticString = #fileID, line: UInt = #line, _ body: () async throws -> Result
+    ) async throws -> Result {
+        do {
+            return try await body()
+        } catch {
+            throw ConformanceViolation("\(call): expected success, got \(error)", file: file, line: line)
+        }
+    }
 
     /// Calls `body` with the URL of a file with this content, in a temporary directory that is removed afterwards.
     static func withSource(_ content: Data, _ body: (URL) async throws -> Void) async throws {
@@ -315,6 +353,18 @@ extension ConformanceChecks {
                 }
                 try expectEqual(error.key, "d/f", "key of the error")
                 try expectEqual(try neighbours(of: destination), [], "files in the directory")
+                let (path, disk) = (try POSIXPath(destination), SystemFileSystem())
+                do {
+                    try disk.createNode(
+                        path, at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+                } catch {
+                    return  // There are no FIFOs in this directory.
+                }
+                try await expectCode(.invalidDestination(.notRegular), "export over a FIFO") {
+                    try await store.export("d/f", to: destination, overwrite: true)
+                }
+                let type = try disk.status(path, followsSymbolicLinks: false).type
+                try expectEqual(type, .fifo, "the type of the file at the destination after export over a FIFO")
             }
         },
     ]

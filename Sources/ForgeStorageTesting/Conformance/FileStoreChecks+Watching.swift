@@ -129,6 +129,16 @@ extension ConformanceChecks {
                     for number in 0..<10 { try await store.save(text("\(round)"), to: "\(number % 3)/\(number)") }
                     try await store.delete("\(round % 3)/\(round % 3)")
                     if round.isMultiple(of: 3) { try await store.deleteDirectory("\((round + 1) % 3)") }
+                    guard round == 10 else { return }
+                    // Time to notice each of these before the next one.
+                    for call in 0..<3 {
+                        if call == 1 {
+                            try await store.delete("again")
+                        } else {
+                            try await store.save(text("\(call)"), to: "again")
+                        }
+                        try await Task.sleep(for: .milliseconds(2))
+                    }
                 }
                 for change in found { try await change.apply(to: &files, from: store) }
                 var present: [String: FileRevision?] = [:]
@@ -162,11 +172,32 @@ extension ConformanceChecks {
             for await _ in started { break }
             task.cancel()
             try expectEqual(try await task.value, 1, "changes")
+            // Nor does one deliver what it has not delivered before.
+            try await store.save(text("a"), to: "f")
+            let (waiting, isWaiting) = AsyncStream<Void>.makeStream()
+            let late = Task {
+                defer { isWaiting.finish() }
+                var changes = store.changes().makeAsyncIterator()
+                _ = try await changes.next()
+                try await store.batch { batch in for number in 0..<20 { batch.save(text("a"), to: "d/\(number)") } }
+                _ = try await changes.next()
+                isWaiting.yield()
+                while !Task.isCancelled { await Task.yield() }
+                return try await changes.next()
+            }
+            for await _ in waiting { break }
+            late.cancel()
+            try expectEqual(try await late.value, nil, "next() in a cancelled task, after 20 saves and one change")
         },
         Check("a directory whose key is invalid cannot be watched") { store in
             try await expectCode(.invalidKey(.dotComponent), "..") {
                 var changes = store.changes(in: "../x").makeAsyncIterator()
-                return try await changes.next()
+                do {
+                    return try await changes.next()
+                } catch {
+                    try expectEqual(try await changes.next(), nil, "next() of the changes in ../x after its error")
+                    throw error
+                }
             }
         },
     ]

@@ -1,6 +1,7 @@
 import ForgeFileStore
 import Foundation
 import Synchronization
+import TestDepth
 
 /// The defect of a ``BrokenFileStore``.
 enum FileStoreDefect: String, CaseIterable, Sendable {
@@ -71,9 +72,11 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case losesAFile = "concurrent saves of many keys are all kept"
     case needsDirectories =
         "a save concurrent with the removal of its directory is complete or absent, and neither call fails"
+    case failsBesideDeletions =
+        "a listing beside saves and deletions of a file has every other one once, and does not fail"
     case runsOn = "a cancelled task changes nothing"
     case deletesNothingBelowFiles, takesControls, takesUpperCase, misnamesOperations, countsDeleted
-    case leavesPrivateNames, losesSources
+    case leavesPrivateNames, losesSources, missesTheRoot, countsBesideDeletions
 
     /// The description of the check that must fail.
     var check: String {
@@ -84,6 +87,8 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
         case .countsDeleted: Self.countsTopLevel.rawValue
         case .leavesPrivateNames: Self.leavesSources.rawValue
         case .losesSources: Self.copiesOverEverything.rawValue
+        case .missesTheRoot: Self.storesMissingSources.rawValue
+        case .countsBesideDeletions: Self.failsBesideDeletions.rawValue
         default: rawValue
         }
     }
@@ -148,8 +153,23 @@ extension BrokenFileStore {
         case .listsItself where !directory.isEmpty: try await base.list(in: directory) + [base.info(directory)]
         case .listsByPrefix where !directory.isEmpty:
             try await base.list(in: "", recursive: true).filter { $0.key.hasPrefix(directory) && $0.key != directory }
+        case .failsBesideDeletions:
+            try await failing(besideDeletionsIn: directory) { try await base.list(in: directory, recursive: recursive) }
         default: try await base.list(in: mapped(directory), recursive: recursive)
         }
+    }
+
+    /// Fails if a file is deleted meanwhile, as if its status had been asked for afterwards.
+    func failing<Result>(
+        besideDeletionsIn directory: String, _ body: () async throws -> Result
+    ) async throws -> Result {
+        let count = memory.withLock(\.deletionCount)
+        let result = try await body()
+        passTime()
+        guard memory.withLock(\.deletionCount) == count else {
+            throw FileStoreError(.notFound, .list, key: directory)
+        }
+        return result
     }
 
     private func adjusted(_ files: [StoredFile], _ recursive: Bool) -> [StoredFile] {
@@ -174,6 +194,9 @@ extension BrokenFileStore {
     func copy(from source: URL, to key: String, overwrite: Bool) async throws {
         if defect == .storesMissingSources, source.isFileURL, !FileManager.default.fileExists(atPath: source.path) {
             return try await base.save(Data(), to: key)
+        }
+        if defect == .missesTheRoot, source.path == "/" {
+            throw FileStoreError(.invalidSource(.notFound), .copy, key: key)
         }
         if defect == .cutsCopies {
             return try await base.save(try Data(contentsOf: source).prefix(1 << 20), to: key, overwrite: overwrite)

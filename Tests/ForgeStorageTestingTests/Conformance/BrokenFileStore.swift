@@ -11,6 +11,7 @@ final class BrokenFileStore: FileStoring {
 
     struct Memory {
         var deleted: Set<String> = []
+        var deletionCount = 0
         var directories: Set<String> = []
         var infoCount = 0
         var times: [String: Date] = [:]
@@ -124,6 +125,8 @@ final class BrokenFileStore: FileStoring {
         case .countsItself: try await base.totalSize() + 1
         case .countsDeleted: try await base.totalSize() + Int64(memory.withLock { $0.deleted.count })
         case .countsTopLevel: try await base.list().reduce(0) { $0 + $1.sizeInBytes }
+        case .countsBesideDeletions:
+            try await failing(besideDeletionsIn: "") { try await base.totalSize() }
         default: try await base.totalSize()
         }
     }
@@ -150,7 +153,10 @@ final class BrokenFileStore: FileStoring {
             }
         default: try await base.delete(mapped(key))
         }
-        memory.withLock { _ = $0.deleted.insert(key) }
+        memory.withLock { memory in
+            memory.deleted.insert(key)
+            memory.deletionCount += 1
+        }
     }
 
     func deleteAll() async throws {

@@ -2,6 +2,7 @@ import ForgeFileStore
 import ForgeFileSystem
 import Foundation
 import Synchronization
+import TestDepth
 
 /// A streaming file store with one defect, to test that the corresponding check fails.
 final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
@@ -33,6 +34,8 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         case listsTheMissing = "the empty store has no files, and a missing directory is not found"
         case losesLaterPages =
             "a listing of many files in one directory has each of them once, and in order if it is sorted"
+        case repeatsBesideDeletions =
+            "a listing by pages beside saves and deletions of a file has every other one once, and does not fail"
         case cutsExports = "an exported file is written byte for byte, and the stored one stays"
         case exportsOverEverything = "an export replaces a file only if overwriting is permitted"
         case followsLinks = "an export replaces a link and does not follow it"
@@ -42,7 +45,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             "cancelling the progress cancels a copy and an export, which leave nothing behind"
         case runsOn = "a cancelled task copies and exports nothing"
         case replacesRecreated, createsOverFilesInBatches, commitsIncomplete, forgetsRevisions, exportsToAll
-        case omitsDestinations, retriesCommits
+        case omitsDestinations, retriesCommits, replacesFIFOs
 
         /// The description of the check that detects the defect.
         var check: String {
@@ -52,7 +55,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
             case .commitsIncomplete: Self.keepsCancelled.rawValue
             case .forgetsRevisions, .retriesCommits: Self.forgetsConditions.rawValue
             case .exportsToAll: Self.cutsExports.rawValue
-            case .omitsDestinations: Self.leavesRemains.rawValue
+            case .omitsDestinations, .replacesFIFOs: Self.leavesRemains.rawValue
             default: rawValue
             }
         }
@@ -61,6 +64,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     let defect: Defect?
     let base = InMemoryFileStore()
     private let deleted = Mutex<Set<String>>([])
+    private let deletionCount = Mutex(0)
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
@@ -92,6 +96,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     func delete(_ key: String) async throws {
         try await base.delete(key)
         deleted.withLock { _ = $0.insert(key) }
+        deletionCount.withLock { $0 += 1 }
     }
 
     func apply(_ batch: FileBatch, durability: Durability?) async throws {
@@ -151,6 +156,12 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
                 files.filter { $0.key == options.prefix || $0.key.hasPrefix(options.prefix + "/") }
             }
         case .listsTheMissing: return changed(listing) { $0 }
+        case .repeatsBesideDeletions:
+            let count = deletionCount.withLock(\.self)
+            return changed(listing) { [self] files in
+                passTime()
+                return deletionCount.withLock(\.self) == count ? files : files + files
+            }
         default: return listing
         }
     }
@@ -194,6 +205,10 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         case .exportsToAll:
             try await base.export(key, to: destination, overwrite: overwrite)
             try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: destination.path)
+        case .replacesFIFOs where overwrite:
+            let status = try SystemFileSystem().status(try POSIXPath(destination), followsSymbolicLinks: false)
+            if status.type == .fifo { try FileManager.default.removeItem(at: destination) }
+            try await base.export(key, to: destination, overwrite: true, progress: progress)
         case .followsLinks where overwrite: try await base.load(key).write(to: destination)
         case .omitsDestinations:
             do {
@@ -287,7 +302,7 @@ final class BrokenFileWriter: FileWriting {
     }
 }
 
-/// A file store that passes all calls to one in memory, except those that it implements itself.
+/// A file store that passes all calls to one in memory, except those that it implements itself, and reports no changes.
 protocol StreamingFileStoreWrapper: StreamingFileStoring {
     var base: InMemoryFileStore { get }
 }
@@ -343,6 +358,4 @@ extension StreamingFileStoreWrapper {
     func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
         try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
     }
-
-    func changes(in directory: String) -> FileChanges { base.changes(in: directory) }
 }

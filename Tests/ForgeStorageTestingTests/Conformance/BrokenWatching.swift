@@ -22,6 +22,17 @@ enum WatchingDefect: String, CaseIterable {
     case sharesChanges = "every iteration has all changes"
     case hasAnExtraChange = "a cancelled iteration ends"
     case watchesInvalidKeys = "a directory whose key is invalid cannot be watched"
+    case repeatsErrors, deliversLate, missesRecreated
+
+    /// The description of the check that must find the defect.
+    var check: String {
+        switch self {
+        case .repeatsErrors: Self.watchesInvalidKeys.rawValue
+        case .deliversLate: Self.hasAnExtraChange.rawValue
+        case .missesRecreated: Self.missesEveryTenth.rawValue
+        default: rawValue
+        }
+    }
 }
 
 /// A file store in memory whose changes have one defect, to test that the corresponding check fails.
@@ -37,6 +48,8 @@ final class BrokenWatching: StreamingFileStoreWrapper {
         case .ignoresScope: return base.changes()
         case .watchesTheDirectory where directory == "d/f": return base.changes(in: "d")
         case .watchesInvalidKeys where directory.contains(".."): return base.changes()
+        case .repeatsErrors where directory.contains(".."):
+            return FileChanges { { throw FileStoreError(.invalidKey(.dotComponent), .watch, key: directory) } }
         default: break
         }
         let all = base.changes(in: directory)
@@ -58,6 +71,7 @@ final class BrokenWatching: StreamingFileStoreWrapper {
                     case .hasAnExtraChange where count == 2:
                         _ = try await iterator.next()
                         return .resync
+                    case .deliversLate where count == 3: return .changed("late")
                     case .keepsEverything:
                         if kept.isEmpty, count == 1 { break }
                         if kept.isEmpty { kept = try await base.list(recursive: true).map { .changed($0.key) } }
@@ -74,7 +88,8 @@ final class BrokenWatching: StreamingFileStoreWrapper {
     private func isDropped(_ change: FileChange, _ count: Int) -> Bool {
         switch (defect, change) {
         case (.missesConditionalSaves, .changed("conditional")), (.missesRemovals, .removed),
-            (.showsWriters, .changed("f")), (.missesDirectories, .removed("d")):
+            (.showsWriters, .changed("f")), (.missesDirectories, .removed("d")),
+            (.missesRecreated, .changed("again")):
             true
         case (.missesTopLevelRemovals, .removed(let key)): !key.contains("/")
         case (.isShallow, .changed(let key)): key.contains("c/")
@@ -95,12 +110,20 @@ struct WatchingDefectTests {
 
     @Test(arguments: WatchingDefect.allCases)
     func defects(_ defect: WatchingDefect) async throws {
-        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        let check = try #require(Self.checks.first { $0.description == defect.check })
         await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenWatching(defect)) }
     }
 
     @Test("and there is a defect for each of them")
     func completeness() {
-        #expect(Set(WatchingDefect.allCases.map(\.rawValue)).symmetricDifference(Self.checks.map(\.description)) == [])
+        #expect(Set(WatchingDefect.allCases.map(\.check)).symmetricDifference(Self.checks.map(\.description)) == [])
+    }
+
+    @Test("the changes of a store that reports none are an error, and then end")
+    func unsupported() async throws {
+        var changes = BrokenStreamingFileStore(nil).changes().makeAsyncIterator()
+        let error = await #expect(throws: FileStoreError.self) { try await changes.next() }
+        #expect(error?.code == .unsupported)
+        #expect(try await changes.next() == nil)
     }
 }
