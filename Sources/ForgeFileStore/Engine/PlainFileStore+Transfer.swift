@@ -29,13 +29,11 @@ extension PlainFileStore {
             let open = try external.open()
             if try rename(open, to: checked, overwrite) { return }
             let claim = try ClaimedSource(open)
-            // Not kept for another attempt, because the source has its own name again until then.
-            let pending = PendingFile()
-            defer { pending.discard() }
             do {
-                // The copy must be durable before the original is removed, regardless of the store's durability.
+                // The copy must be durable before the original is removed, regardless of the store's durability. The staged
+                // file is not kept for another attempt, because the source has its own name again until then.
                 try copyContents(
-                    open, into: checked, pending, overwrite, .full,
+                    open, into: checked, PendingFile(), overwrite, .full,
                     CopyMonitor(cancellation: cancellation, progress: nil),
                     beforeCommit: claim.checkUnchanged)
                 try claim.checkUnchanged()

@@ -243,18 +243,13 @@ extension StoreDirectory {
         }
     }
 
-    /// Stages a file and writes its content; removes it if that fails.
+    /// Stages a file and writes its content; if that fails, the file is released, and with that removed.
     package func stage(
         _ key: RelativeKey, _ durability: Durability, _ mode: RenameMode? = nil,
         content: (StagedFile) throws(FileSystemError) -> Void
     ) throws(FileSystemError) -> StagedFile {
         let file = try stage(key, durability, mode)
-        do throws(FileSystemError) {
-            try content(file)
-        } catch {
-            file.discard()
-            throw error
-        }
+        try content(file)
         return file
     }
 }
@@ -287,18 +282,13 @@ extension StoreDirectory {
         copyOf file: StagedFile, _ durability: Durability, keepingOpen keepsOpen: Bool
     ) throws(FileSystemError) -> StagedFile {
         let copy = try stage(file.key, durability)
-        do throws(FileSystemError) {
-            try file.withFile { (content) throws(FileSystemError) in
-                try copy.withFile { (new) throws(FileSystemError) in
-                    try fileSystem.copyContent(of: content, to: new)
-                    try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: content), of: new)
-                }
+        try file.withFile { (content) throws(FileSystemError) in
+            try copy.withFile { (new) throws(FileSystemError) in
+                try fileSystem.copyContent(of: content, to: new)
+                try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: content), of: new)
             }
-            try copy.finish(durability, keepingOpen: keepsOpen)
-        } catch {
-            copy.discard()
-            throw error
         }
+        try copy.finish(durability, keepingOpen: keepsOpen)
         return copy
     }
 

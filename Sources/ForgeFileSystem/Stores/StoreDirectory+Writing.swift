@@ -38,9 +38,7 @@ extension StoreDirectory {
         _ key: RelativeKey, with bytes: RawSpan, _ mode: RenameMode = .replacing,
         durability: Durability = .full
     ) throws(FileSystemError) {
-        let pending = PendingFile()
-        defer { pending.discard() }
-        try save(pending, at: key, mode, durability: durability) { (file) throws(FileSystemError) in
+        try save(PendingFile(), at: key, mode, durability: durability) { (file) throws(FileSystemError) in
             try file.write(bytes)
         }
     }

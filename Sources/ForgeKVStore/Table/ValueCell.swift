@@ -153,10 +153,10 @@ struct CellType: Sendable, Equatable {
         return address | UInt64(version) << 48
     }
 
-    /// Whether values of both are of the same type, decoded or not.
+    /// Whether values of both are of the same type, decoded or not. The other one is known.
     @inline(__always)
     func isSame(as other: CellType) -> Bool {
-        identity != nil && identity == other.identity && version == other.version && version != Self.opaqueVersion
+        identity == other.identity && version == other.version && version != Self.opaqueVersion
     }
 
     /// Whether a value that is stored inline in an entry is of this type.
