@@ -157,6 +157,8 @@ extension ConformanceChecks {
             let info = try await store.info("a/b")
             try expectEqual(info.kind, .directory, "kind")
             try expectEqual(info.key, "a/b", "key")
+            try expectEqual(info.sizeInBytes, 0, "the size of info(a/b), a directory")
+            try expectEqual(info.revision, nil, "the revision of info(a/b), a directory")
             try expect(await store.exists("a/b"), "a directory should exist")
         },
         FileStoreCheck("a directory has no content and no size") { store in

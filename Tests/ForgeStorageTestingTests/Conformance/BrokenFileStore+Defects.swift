@@ -77,6 +77,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case runsOn = "a cancelled task changes nothing"
     case deletesNothingBelowFiles, takesControls, takesUpperCase, misnamesOperations, countsDeleted
     case leavesPrivateNames, losesSources, missesTheRoot, countsBesideDeletions
+    case sizesDirectories
 
     /// The description of the check that must fail.
     var check: String {
@@ -87,6 +88,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
         case .countsDeleted: Self.countsTopLevel.rawValue
         case .leavesPrivateNames: Self.leavesSources.rawValue
         case .losesSources: Self.copiesOverEverything.rawValue
+        case .sizesDirectories: Self.infoWithoutKind.rawValue
         case .missesTheRoot: Self.storesMissingSources.rawValue
         case .countsBesideDeletions: Self.failsBesideDeletions.rawValue
         default: rawValue

@@ -98,6 +98,7 @@ final class BrokenFileStore: FileStoring {
         switch defect {
         case .infoWithoutSize: info.sizeInBytes = 0
         case .infoWithoutKind: info.kind = .file
+        case .sizesDirectories where info.isDirectory: info.sizeInBytes = 4_096
         case .keepsTheFirstTime:
             let found = info.modified
             info.modified = memory.withLock { memory in
