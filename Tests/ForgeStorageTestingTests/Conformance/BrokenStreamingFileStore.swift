@@ -35,7 +35,7 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
         case losesLaterPages =
             "a listing of many files in one directory has each of them once, and in order if it is sorted"
         case repeatsBesideDeletions =
-            "a listing by pages beside saves and deletions of a file has every other one once, and does not fail"
+            "a listing by pages beside saves and deletions has every other file once, and does not fail"
         case cutsExports = "an exported file is written byte for byte, and the stored one stays"
         case exportsOverEverything = "an export replaces a file only if overwriting is permitted"
         case followsLinks = "an export replaces a link and does not follow it"
@@ -96,6 +96,11 @@ final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     func delete(_ key: String) async throws {
         try await base.delete(key)
         deleted.withLock { _ = $0.insert(key) }
+        deletionCount.withLock { $0 += 1 }
+    }
+
+    func deleteDirectory(_ key: String) async throws {
+        try await base.deleteDirectory(key)
         deletionCount.withLock { $0 += 1 }
     }
 
