@@ -251,6 +251,8 @@ struct RepairTests {
             try images.cacheImage(id: "a", data: Data(count: size))
             try flip("images/a.cache")
             contents.append(try Data(contentsOf: scratch.url.appendingPathComponent("images/a.cache")))
+            let rehearsal = try CommandRun(["repair", scratch.url.path, "--dry-run"])
+            #expect(rehearsal.status == 0, "\(rehearsal.output) \(rehearsal.errors)")
             let run = try CommandRun(["repair", scratch.url.path])
             #expect(run.status == 0, "\(run.output) \(run.errors)")
             #expect(!FileManager.default.fileExists(atPath: scratch.path("images/a.cache")))

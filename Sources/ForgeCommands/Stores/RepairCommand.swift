@@ -197,9 +197,6 @@ struct StoreRepair {
         let base = Array("quarantine-".utf8) + name.bytes
         guard !isDryRun else {
             if try fileSystem.exists(directory, followsSymbolicLinks: false) {
-                guard try fileSystem.status(directory, followsSymbolicLinks: false).type == .directory else {
-                    throw CommandFailure("\(directory.shown) is no directory")
-                }
                 let opened = try fileSystem.open(directory, .readOnly, options: [.directory, .noFollow])
                 defer { fileSystem.discard(opened) }
                 try requireNoStore(in: opened, directory)

@@ -118,7 +118,6 @@ struct RestoreCommand: ParsableCommand {
             let source = try content ?? Self.content(of: backup)
             content = source
             try Self.createParent(of: path, in: target)
-            try flush.include(target.path.appending(path).splitLast().parent)
             let copied = try HashedCopy().copy(
                 path, in: source, to: target,
                 permissions: FilePermissions(rawValue: CModeT(file.permissions & 0o777)),

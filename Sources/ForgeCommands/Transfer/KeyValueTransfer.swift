@@ -194,7 +194,6 @@ struct KeyValueTransfer {
     private func copy(
         _ batch: KeyValueBatch, to present: OpenedKVStore?, _ store: (KVBatch) async throws -> Void
     ) async throws {
-        guard !batch.items.isEmpty else { return }
         let old = try await present?.entries(named: batch.items.map(\.key))
         var changes = KVBatch()
         for (index, item) in batch.items.enumerated() where old?[index]?.keeps(item.bytes) != true {
