@@ -83,6 +83,25 @@ struct DemoTests {
         #expect(try await story.remains().isEmpty)
     }
 
+    @Test("each stored item that is read back differently is named")
+    func changedItems() async throws {
+        let stores = try DemoStores(directory: scratch.url.appendingPathComponent("demo"))
+        let story = DemoStory(stores: stores, content: try DemoContent(avatarFile: nil))
+        try await story.store()
+        try stores.settings.set(TaskFlow.onboarding, value: false)
+        try stores.settings.set(TaskFlow.settings, value: TaskFlow.Settings())
+        try stores.secrets.set("other", for: TaskFlow.accessToken)
+        try await stores.files.save(Data([1]), to: TaskFlow.avatar)
+        try stores.session.saveUser(TaskFlow.User(id: "0", name: "", email: ""))
+        for (id, _) in story.content.images { try stores.images.cacheImage(id: id, data: Data([1])) }
+        try await stores.values.saveInBackground(TaskFlow.Timeline(tweets: []), for: TaskFlow.timeline)
+        let images = story.content.images.map { "the cached image \($0.0)" }
+        #expect(
+            try await story.differences()
+                == ["the onboarding flag", "the settings", "the access token", "the avatar", "the session"] + images
+                + ["the timeline"])
+    }
+
     @Test("what is read back differently is named, and is a failure")
     func differences() throws {
         let directory = scratch.path("demo")
