@@ -78,6 +78,9 @@ struct OutputFileTests {
         let words = ["copy", "json:" + scratch.path("source"), "json:" + scratch.path("lines")]
         #expect(try CommandRun(words).status == 2)
         #expect(try content("lines") == Self.line)
+        // One that is not replaced has the lines at once.
+        let special = try CommandRun(Array(words.dropLast()) + ["json:/dev/null"])
+        #expect(special.status == 2 && special.output.hasSuffix("\n1 copied (3 B), 0 equal, 1 failed\n"))
         try plant("lines", "good")
         let run = try CommandRun(words)
         #expect(run.status == 2)
@@ -263,6 +266,26 @@ struct OutputFileTests {
         #expect(try content("out") == "text")
         #expect(
             try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["fs", "kv", "out"])
+    }
+
+    @Test("a finished output does not close a file that has its number since then")
+    func closedOnce() throws {
+        let source = try FileHandle(forReadingFrom: scratch.url.appendingPathComponent("fs/a"))
+        let other: CInt
+        do {
+            let output = try OutputFile(at: POSIXPath(scratch.url.appendingPathComponent("out")), named: "out")
+            let written = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").first { number in
+                let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
+                return path?.hasPrefix(scratch.path("#tmp-")) == true
+            }
+            let number = try #require(written.flatMap { CInt($0) })
+            try output.finish()
+            // The number is free again, unless another test has opened a file meanwhile.
+            other = fcntl(source.fileDescriptor, F_DUPFD, number)
+            withExtendedLifetime(output) {}
+        }
+        #expect(fcntl(other, F_GETFD) != -1)
+        close(other)
     }
 
     @Test("an error of an output names its path")
