@@ -59,10 +59,14 @@ struct S3TransferTests {
         for (name, content) in [("same", "same"), ("other", "else"), ("old1", "x"), ("d/old2", "x")] {
             #expect(try await fixture.forge("file", "set", fixture.url, name, input: content).status == 0)
         }
-        let words = ["copy", "tree:\(fixture.scratch.path("tree"))", fixture.url, "--delete"]
+        let (tree, url) = ("tree:\(fixture.scratch.path("tree"))", fixture.url)
+        let words = ["copy", tree, url, "--delete"]
         let dry = try await ForgeRun(words + ["--dry-run"], fixture.environment).ended()
-        let actions = Set(dry.lines.dropLast().map { $0.split(separator: " ")[0] })
-        #expect(actions == ["copy", "equal", "replace", "delete"])
+        #expect(
+            dry.lines.dropLast().sorted() == [
+                "copy  \(tree)/new → \(url)/new", "delete  \(url)/d/old2", "delete  \(url)/old1",
+                "equal  \(tree)/same → \(url)/same", "replace  \(tree)/other → \(url)/other",
+            ])
         #expect(dry.lines.last == "2 to copy (8 B), 1 equal, 2 to delete", "\(dry.output) \(dry.errors)")
         let refused = try await ForgeRun(words + ["--max-delete", "1"], fixture.environment).ended()
         #expect(refused.status == 2 && refused.errors.contains("nothing was deleted: 2 files"), "\(refused.errors)")

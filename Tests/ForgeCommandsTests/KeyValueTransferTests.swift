@@ -1,3 +1,4 @@
+import ArgumentParser
 import ChildProcesses
 import ForgeStorage
 import Foundation
@@ -25,6 +26,27 @@ struct KeyValueTransferTests {
         let run = try CommandRun(["copy", "json:\(pipe)", "kv:\(scratch.path("kv"))"])
         #expect(run.status == 0, "\(run.errors)")
         #expect(try scratch.values("kv").keys.sorted() == ["a"])
+    }
+
+    @Test("a file with the name - is not standard input or output")
+    func fileNamedHyphen() throws {
+        let line = "{\"key\":\"a\",\"value\":1}\n"
+        try scratch.plant("-", line)
+        let inScratch = ["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", scratch.url.path]
+        let run = try CommandRun(["copy", "json:./-", "json:-"], prefix: inScratch)
+        #expect(run.status == 0 && run.output == line, "\(run.output) \(run.errors)")
+    }
+
+    @Test(
+        "a copy between places in etcd of which one contains the other is wrong usage, and no server is asked",
+        arguments: [("etcd://h:1/a", "etcd://h:1/a/b"), ("etcd://h:1/a/b", "etcd://h:1/a")])
+    func nestedPlaces(source: String, target: String) async throws {
+        let arguments = try TransferArguments.parse([source, target])
+        let failure = await #expect(throws: CommandFailure.self) {
+            try await KeyValueTransfer(arguments, TransferLog(arguments)).run()
+        }
+        #expect(failure?.status == .usage)
+        #expect(failure?.description == "\(source) and \(target) contain one another")
     }
 
     @Test("a value that another process changes or removes after it was copied is a failure with --verify")

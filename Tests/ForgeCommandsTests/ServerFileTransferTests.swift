@@ -104,13 +104,13 @@ struct ServerFileTransferTests {
 
     @Test("what differs is copied, what is equal is not, and a dry run changes nothing")
     func copies() async throws {
-        let source = RemotePlace(["a": "1", "b": "22", "c": "3", "d/e": ""])
-        let target = RemotePlace(["b": "22", "c": "4", "other": "x"])
+        let source = RemotePlace(["a": "1", "b": "22", "c": "3", "d/e": "", "f": "55"])
+        let target = RemotePlace(["b": "22", "c": "4", "f": "5", "other": "x"])
         let before = target.texts
         try await transfer(source, target, "--dry-run", "--delete", "--verify")
         #expect(target.texts == before && target.flushes.withLock { $0 } == 0)
         try await transfer(source, target, "--verify")
-        #expect(target.texts == ["a": "1", "b": "22", "c": "3", "d/e": "", "other": "x"])
+        #expect(target.texts == ["a": "1", "b": "22", "c": "3", "d/e": "", "f": "55", "other": "x"])
         // Before and after the deletions.
         #expect(target.flushes.withLock { $0 } == 2)
     }
@@ -200,6 +200,41 @@ struct ServerFileTransferTests {
         // Without anything to delete, it is one that was created since.
         let complete = RemotePlace(["a": "1"])
         try await transfer(RemotePlace(["a": "1"], appearing: ["d/b"]), complete, "--delete")
+    }
+
+    @Test("a file that appears meanwhile is durable before anything is deleted, and verified; if it fails, nothing is")
+    func appeared() async throws {
+        func source(_ failures: [String: any Error] = [:]) -> RemotePlace {
+            RemotePlace(["a": "1"], failures: failures, appearing: ["c"])
+        }
+        let target = RemotePlace(["a": "1", "x": ""])
+        try await transfer(source(), target, "--delete", "--verify", "--dry-run")
+        #expect(target.texts == ["a": "1", "x": ""] && target.flushes.withLock { $0 } == 0)
+        let unreadable = SourceFailure(error: FileSystemError(.read, .ioError))
+        let incomplete = await #expect(throws: CommandFailure.self) {
+            try await transfer(source(["c": unreadable]), target, "--delete")
+        }
+        #expect(incomplete?.description == "nothing was deleted: 1 item failed")
+        #expect(target.texts == ["a": "1", "x": ""])
+        let complete = RemotePlace(["a": "1", "x": ""])
+        try await transfer(source(), complete, "--delete", "--verify")
+        // After the copies, after that of the new file, and after the deletions.
+        #expect(complete.texts == ["a": "1", "c": "new"] && complete.flushes.withLock { $0 } == 3)
+        let lossy = RemotePlace(["a": "1", "x": ""], isLossy: true)
+        let differing = await #expect(throws: CommandFailure.self) {
+            try await transfer(source(), lossy, "--delete", "--verify")
+        }
+        #expect(differing?.description == "1 item failed, 3 did not")
+    }
+
+    @Test(
+        "a copy between places in S3 of which one contains the other is wrong usage, and no server is asked",
+        arguments: [("s3://bucket/a", "s3://bucket/a/b"), ("s3://bucket/a/b", "s3://bucket/a")])
+    func nestedPlaces(source: String, target: String) throws {
+        let arguments = try TransferArguments.parse([source, target])
+        let failure = #expect(throws: CommandFailure.self) { try ServerFileTransfer(arguments, TransferLog(arguments)) }
+        #expect(failure?.status == .usage)
+        #expect(failure?.description == "\(source) and \(target) contain one another")
     }
 
     @Test(
