@@ -62,15 +62,19 @@ struct FileTransferTests {
         for name in ["f", "t", "r"] { #expect(try scratch.files(name) == all, "\(name)") }
     }
 
-    @Test("each directory is closed when its files are copied or compared")
+    @Test("each directory is closed when its files are copied, compared, saved or restored")
     func manyDirectories() throws {
         for number in 0..<100 { try scratch.plant("s/\(number)/file", "\(number)") }
-        let run = try CommandRun(
-            ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify"],
-            prefix: ["/bin/sh", "-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
-        #expect(run.status == 0, "\(run.errors)")
-        #expect(run.output == "100 copied (190 B), 0 equal, 100 verified\n", "\(run.output)")
-        #expect(try scratch.files("t") == scratch.files("s"))
+        let (source, target, backup) = (scratch.path("s"), scratch.path("t"), scratch.path("b"))
+        for (words, output) in [
+            (["copy", "tree:\(source)", "tree:\(target)", "--verify"], "copied (190 B), 0 equal, 100 verified"),
+            (["backup", source, backup], "files saved (190 B)"),
+            (["restore", backup, scratch.path("r")], "files restored (190 B)"),
+        ] {
+            let run = try CommandRun(words, prefix: ["/bin/sh", "-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
+            #expect(run.status == 0 && run.output == "100 \(output)\n", "\(run.output) \(run.errors)")
+        }
+        for name in ["t", "r"] { #expect(try scratch.files(name) == scratch.files("s")) }
     }
 
     @Test(
@@ -333,6 +337,11 @@ struct FileTransferTests {
         let changed = try CommandRun(["copy", "tree:\(scratch.path("tree"))", "tree:\(scratch.path("c"))"])
         #expect(changed.output == "1 copied (3 B), 2 equal\n", "\(changed.output)")
         #expect(try scratch.files("c") == scratch.files("tree"))
+        // A file store takes a long file alone, and short ones together.
+        try scratch.plant("tree/d/e/b.txt", String(repeating: "own", count: 200_000))
+        let long = try CommandRun(["copy", "tree:\(scratch.path("tree"))", "file:\(scratch.path("a"))"])
+        #expect(long.status == 0 && long.output.hasPrefix("2 copied ("), "\(long.output) \(long.errors)")
+        #expect(try scratch.files("a") == scratch.files("tree"))
     }
 
     @Test("several tasks copy to a file store that does not exist yet, and none fails")

@@ -113,6 +113,15 @@ struct TransferOutcomeTests {
         try expect("b/0", "b/1", "b/own")
         let run = try CommandRun(["copy"] + places)
         #expect(run.status == 0 && run.output == "0 copied (0 B), 3 equal, 0 deleted\n", "\(run.output)")
+        // Without anything to delete, it is one that was created since.
+        try scratch.plant("new", "text")
+        try await copy(moving: [("../new", "b/2")])
+        try expect("b/0", "b/1", "b/own")
+        // One that cannot be copied.
+        for path in ["t/a", "t/old", "dir/new"] { try scratch.plant(path, "text") }
+        let failed = await #expect(throws: CommandFailure.self) { try await copy(moving: [("../dir", "a")]) }
+        #expect(failed?.description == "nothing was deleted: 1 item failed")
+        try expect("a", "b/0", "b/1", "b/2", "b/own", "old")
     }
 
     @Test("a directory that is moved between its copy and the verification is a failure")
