@@ -116,6 +116,12 @@ struct BackupTests {
         try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: "d")
         #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 2)
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("b/content")).isEmpty)
+        if let prefix = CommandRun.obeyingModes {
+            try #require(chmod(scratch.path("b/content"), 0) == 0)
+            let run = try CommandRun(["restore", "--dry-run", scratch.path("b"), scratch.path("r")], prefix: prefix)
+            #expect(run.status == 1 && run.errors.contains("EACCES"), "\(run.output) \(run.errors)")
+            try #require(chmod(scratch.path("b/content"), 0o700) == 0)
+        }
         try FileManager.default.removeItem(atPath: scratch.path("b/content"))
         for (options, action) in [(["--dry-run"], "verified"), ([], "restored")] {
             let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")] + options)

@@ -389,5 +389,25 @@ struct InterruptionTests {
         #expect(end == .exit(130))
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["s"])
     }
+
+    @Test("a restore that control-C ends leaves nothing beside its destination", .timeLimit(.minutes(10)))
+    func interruptedRestore() throws {
+        let scratch = try Scratch()
+        for number in 0..<400 { try scratch.plant("s/\(number)") }
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+        var end = ChildProcess.End.exit(0)
+        // The restore may be complete before the signal arrives: then once more.
+        for _ in 0..<20 where end == .exit(0) {
+            try? FileManager.default.removeItem(atPath: scratch.path("r"))
+            let process = try ChildProcess(
+                CommandRun.executable(), ["restore", scratch.path("b"), scratch.path("r")], output: .null,
+                errors: .null)
+            while process.isRunning, !FileManager.default.fileExists(atPath: scratch.path(".r.partial")) { usleep(200) }
+            process.send(SIGINT)
+            end = process.wait(killingAfter: .seconds(60))
+        }
+        #expect(end == .exit(130))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["b", "s"])
+    }
 }
 #endif
