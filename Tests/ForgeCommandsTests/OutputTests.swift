@@ -163,6 +163,45 @@ struct OutputTests {
         #expect((summary["seconds"] as? Double ?? 0) >= 0.25, "\(summary)")
     }
 
+    @Test(
+        "progress as JSON has the total of a copy of files or keys, and of a restore",
+        arguments: ["files", "keys", "restore"])
+    func progressTotal(kind: String) throws {
+        let scratch = try Scratch()
+        // The lines about them fill the pipe, so that the command waits for the reader before the last ones.
+        let names = (1000..<1300).map { String(repeating: "f", count: 240) + "\($0)" }
+        for name in ["a", "z"] { try scratch.plant("s/\(name)", name + name) }
+        let words: [String]
+        switch kind {
+        case "files":
+            for name in names { try #require(mkfifo(scratch.path("s/\(name)"), 0o600) == 0) }
+            words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"]
+        case "keys":
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+            for name in names { try store.set(KVKey<Int>(name), value: 1) }
+            try store.close()
+            words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--dry-run"]
+        default:
+            #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+            for name in names { try scratch.plant("b/content/\(name)") }
+            words = ["restore", "--dry-run", scratch.path("b"), scratch.path("r")]
+        }
+        let output = Pipe()
+        let process = try ChildProcess(
+            CommandRun.executable(), words + ["--json"], output: .pipe(output), errors: .null)
+        var text = try output.fileHandleForReading.read(upToCount: 1) ?? Data()
+        // Progress is shown a quarter of a second after the start.
+        usleep(300_000)
+        text += try output.fileHandleForReading.readToEnd() ?? Data()
+        #expect(process.wait() == .exit(kind == "keys" ? 0 : 2))
+        let lines = try text.split(separator: UInt8(ascii: "\n")).map { line in
+            try JSONSerialization.jsonObject(with: Data(line)) as? [String: Any]
+        }
+        let progress = try #require(lines.compactMap { $0 }.first { $0["type"] as? String == "progress" })
+        let total: [Int?] = kind == "keys" ? [300, 0] : [2, 4]
+        #expect(["totalItems", "totalBytes"].map { progress[$0] as? Int } == total, "\(progress)")
+    }
+
     @Test("a list of many keys has each once, as lines of JSON and as a table with the widths of its first part")
     func longList() throws {
         let scratch = try Scratch()
