@@ -1,6 +1,7 @@
 import ArgumentParser
 import ChildProcesses
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
@@ -178,6 +179,25 @@ struct StoreCommandTests {
         #expect(error?.code == .conflict)
         #expect(busy.readCount.withLock { $0 } == 9)
         #expect(try await busy.entry(named: "key")?.bytes == values[8])
+    }
+
+    @Test("kv set and kv rm fail if the change cannot be flushed", arguments: ["set", "rm"])
+    func unflushed(verb: String) async throws {
+        let isFailing = Mutex(false)
+        let fileSystem = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+            guard call.operation == .synchronize, isFailing.withLock({ $0 }) else { return }
+            throw FileSystemError(.synchronize, .ioError)
+        }
+        let store = try FileKVStore(at: POSIXPath("/kv"), fileSystem: fileSystem)
+        try store.set(KVKey<Int>("key"), value: 1)
+        let opened = OpenedKVStore(store)
+        let set = try KVCommand.Set.parse(["store", "key", "2"])
+        let remove = try KVCommand.Remove.parse(["store", "key"])
+        isFailing.withLock { $0 = true }
+        await #expect(throws: KVStoreError.self) {
+            if verb == "set" { try await set.setValue(in: opened) } else { try await remove.removeValue(in: opened) }
+        }
+        isFailing.withLock { $0 = false }
     }
 
     @Test("a list truncates a long value with an ellipsis, get prints all of it")

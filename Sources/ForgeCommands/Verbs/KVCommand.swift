@@ -209,7 +209,8 @@ struct KVCommand: AsyncParsableCommand {
             try await store.withStore(.readWrite, mustExist: true, removeValue)
         }
 
-        private func removeValue(in kv: OpenedKVStore) async throws {
+        /// Removes the value, which must exist.
+        func removeValue(in kv: OpenedKVStore) async throws {
             guard try await kv.entry(named: key) != nil else {
                 throw CommandFailure("kv rm \(key): there is no such key in \(store.path)", .notFound)
             }
