@@ -1,4 +1,5 @@
 #if os(Linux)
+import ChildProcesses
 import ForgeStorage
 import Foundation
 import Glibc
@@ -168,6 +169,100 @@ struct MountTests {
             #expect(run.status == 0, "\(run.errors)")
         }
         #expect(try FileKVStore(at: url, options: .init(access: .readOnly)).keys().count == 5)
+    }
+}
+
+/// The calls of a command that change names or flush files, as strace(1) shows them.
+private enum FlushTrace {
+    static let words = [
+        "/usr/bin/strace", "-f", "-y", "-qq", "-e", "trace=/^(fsync|syncfs|rename.*|unlink.*)$", "-e", "signal=none",
+        "-o",
+    ]
+
+    /// Whether this process may trace another; prints the reason if not.
+    static let isPermitted: Bool = {
+        do {
+            let run = try ChildProcess.run(words[0], Array(words.dropFirst()) + ["/dev/null", "/bin/true"])
+            if run.end == .exit(0) { return true }
+            print("NOT RUN: the tests of flushes: \(run.end) \(String(decoding: run.errors, as: UTF8.self))")
+        } catch {
+            print("NOT RUN: the tests of flushes, which take strace: \(error)")
+        }
+        return false
+    }()
+}
+
+@Suite("what the command has flushed to the device when it ends", .enabled(if: FlushTrace.isPermitted))
+struct FlushTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    /// Runs the command; returns its renames, removals and flushes in their order, `fsync` with the path of the file.
+    private func calls(_ words: [String]) throws -> [String] {
+        let run = try CommandRun(words, prefix: FlushTrace.words + [scratch.path("trace")])
+        #expect(run.status == 0, "\(words) \(run.output) \(run.errors)")
+        let directory = scratch.url.lastPathComponent
+        let trace = try String(contentsOfFile: scratch.path("trace"), encoding: .utf8)
+        return trace.split(separator: "\n").filter { $0.contains(directory) }.compactMap { line -> String? in
+            if let call = line.firstMatch(of: #/\b(syncfs|rename|unlink)\w*\(/#) { return String(call.1) }
+            guard let call = line.firstMatch(of: #/\bfsync\(\d+<([^>]*)>/#) else { return nil }
+            let path = String(call.1).components(separatedBy: directory).last ?? ""
+            return "fsync .\(path)".replacing(#/#tmp-\w+/#, with: "#tmp")
+        }
+    }
+
+    /// Expects calls in an order, perhaps with others between them.
+    private func expect(_ steps: [String], in calls: [String]) {
+        var rest = calls[...]
+        for step in steps {
+            guard let index = rest.firstIndex(of: step) else {
+                Issue.record("no \(step) at its place in \(calls)")
+                return
+            }
+            rest = rest[(index + 1)...]
+        }
+    }
+
+    @Test(
+        "a backup and a restore are flushed before their directories are renamed, and the renames afterwards",
+        arguments: ["backup", "restore"])
+    func staged(verb: String) throws {
+        try scratch.plant("s/a")
+        if verb == "restore" { #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0) }
+        let (source, name) = verb == "backup" ? ("s", "b") : ("b", "r")
+        let partial = "fsync ./.\(name).partial"
+        expect(
+            ["\(partial)/forge-unfinished", partial, "syncfs", "\(partial)/new", "rename", "fsync ."],
+            in: try calls([verb, scratch.path(source), scratch.path(name)]))
+    }
+
+    @Test("copies are flushed before anything is deleted, and the deletions afterwards")
+    func copies() throws {
+        for path in ["s/a", "t/old"] { try scratch.plant(path) }
+        let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--delete"]
+        expect(["rename", "syncfs", "unlink", "syncfs"], in: try calls(words))
+    }
+
+    @Test("an output is flushed before it is renamed, and the rename afterwards")
+    func output() async throws {
+        try await DiskFileStore(root: scratch.url.appendingPathComponent("fs")).save(Data("x".utf8), to: "a")
+        let words = ["file", "get", scratch.path("fs"), "a", "-o", scratch.path("out")]
+        expect(["fsync ./#tmp", "rename", "fsync ."], in: try calls(words))
+    }
+
+    @Test("what a repair sets aside is flushed in both directories")
+    func quarantine() throws {
+        let (key, vault) = (scratch.url.appendingPathComponent("v/key"), scratch.url.appendingPathComponent("v/vault"))
+        try VaultCrypt(at: vault, key: VaultKeyFile.loadOrCreate(at: key)).set("x", for: CryptKey<String>(key: "a"))
+        var bytes = try Data(contentsOf: vault)
+        bytes[bytes.count / 2] ^= 0x10
+        try bytes.write(to: vault)
+        try #require(chmod(vault.path, 0o600) == 0)
+        let words = ["repair", scratch.path("v"), "--key-file", key.path]
+        expect(["rename", "fsync ./v/quarantine", "fsync ./v"], in: try calls(words))
     }
 }
 #endif
