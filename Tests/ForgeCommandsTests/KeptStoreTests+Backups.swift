@@ -1,3 +1,4 @@
+import ChildProcesses
 import Crypto
 import ForgeStorage
 import Foundation
@@ -157,6 +158,26 @@ extension KeptStoreTests {
         let run = try CommandRun(["restore", scratch.path("b1"), scratch.path("r")])
         #expect(run.status == 1 && run.errors.contains("twice"), "\(run.output) \(run.errors)")
         #expect(!FileManager.default.fileExists(atPath: scratch.path("r")))
+    }
+
+    @Test("a file that is altered after the backup was verified is not restored, nor are the others")
+    func alteredMeanwhile() throws {
+        for name in ["a", "b"] { try scratch.plant("data/\(name)", "text") }
+        #expect(try CommandRun(["backup", scratch.path("data"), scratch.path("b1")]).status == 0)
+        // The lines about added files fill the pipe, so that the command waits for the reader before it copies.
+        let names = (1000..<1300).map { String(repeating: "f", count: 240) + "\($0)" }
+        for name in names { try scratch.plant("b1/content/\(name)") }
+        let (output, errors) = (Pipe(), try ChildProcess.unnamedFile())
+        let restore = try ChildProcess(
+            CommandRun.executable(), ["restore", scratch.path("b1"), scratch.path("r")], output: .pipe(output),
+            errors: .file(errors))
+        #expect(try output.fileHandleForReading.read(upToCount: 1)?.count == 1)
+        try scratch.plant("b1/content/b", "tixt")
+        _ = try output.fileHandleForReading.readToEnd()
+        #expect(restore.wait() == .exit(1))
+        let message = String(decoding: try ChildProcess.content(of: errors), as: UTF8.self)
+        #expect(message == "Error: b in the backup is altered or damaged; nothing is restored\n")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["b1", "data"])
     }
 
     @Test("a backup of a backup is a copy of it")
