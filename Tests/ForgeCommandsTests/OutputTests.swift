@@ -283,7 +283,7 @@ struct OutputFailureTests {
         let run = try CommandRun(verb.words(in: scratch.path("none")), input: Data(verb.input.utf8))
         #expect(run.status == 4)
         #expect(run.errorLines.count == 1, "\(run.errors)")
-        #expect(run.errors.contains("there is no"), "\(run.errors)")
+        #expect(run.errors.hasPrefix("Error: no store here: there is no "), "\(run.errors)")
         #expect(run.output.isEmpty)
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }

@@ -218,12 +218,14 @@ struct KVListTests {
 
     @Test(
         "a path of a file is not a store",
-        arguments: [["kv", "list"], ["kv", "get"], ["kv", "rm"], ["file", "list"], ["file", "get"], ["check"]],
+        arguments: [
+            ["kv", "list"], ["kv", "get"], ["kv", "rm"], ["file", "list"], ["file", "get"], ["check"], ["restore"],
+        ],
         ["plain", "plain/below"])
     func plainFile(verb: [String], name: String) throws {
         try Data("text".utf8).write(to: scratch.url.appendingPathComponent("plain"))
         let key = ["get", "rm"].contains(verb.last) ? ["key"] : []
-        let run = try CommandRun(verb + [scratch.path(name)] + key)
+        let run = try CommandRun(verb + [scratch.path(name)] + (verb == ["restore"] ? [scratch.path("r")] : key))
         #expect(run.status == 4)
         #expect(run.errorLines.count == 1)
         #expect(run.errors.contains("no store here"), "\(run.errors)")
