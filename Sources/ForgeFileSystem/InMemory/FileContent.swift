@@ -33,7 +33,7 @@ package struct FileContent: Sendable {
             unsafe chunks.read(into: target, at: offset)
             return count
         }
-        let available = max(0, min(head.count - Int(min(offset, Int64(head.count))), count))
+        let available = min(head.count - Int(min(offset, Int64(head.count))), count)
         if available > 0 {
             unsafe head.withUnsafeBytes { bytes in
                 let start = Int(offset)
@@ -308,8 +308,8 @@ struct SparseChunks: Sendable {
     }
 }
 
-/// Block numbers as sorted, disjoint and non-adjacent ranges.
-struct BlockRanges: Hashable, Sendable {
+/// Block numbers as disjoint and non-adjacent ranges, in no particular order.
+struct BlockRanges: Sendable {
     private(set) var ranges: [Range<Int64>] = []
 
     var isEmpty: Bool { ranges.isEmpty }
@@ -324,7 +324,6 @@ struct BlockRanges: Hashable, Sendable {
     }
 
     mutating func insert(_ range: Range<Int64>) {
-        guard !range.isEmpty else { return }
         var merged = range
         var kept: [Range<Int64>] = []
         for member in ranges {
@@ -334,9 +333,7 @@ struct BlockRanges: Hashable, Sendable {
                 merged = min(member.lowerBound, merged.lowerBound)..<max(member.upperBound, merged.upperBound)
             }
         }
-        let position = kept.firstIndex { $0.lowerBound > merged.lowerBound } ?? kept.endIndex
-        kept.insert(merged, at: position)
-        ranges = kept
+        ranges = kept + [merged]
     }
 
     /// Removes every block from `end` on.

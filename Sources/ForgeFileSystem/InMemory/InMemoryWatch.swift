@@ -176,7 +176,7 @@ extension InMemoryFileSystem.State {
     /// - Complexity: O(*n*) in the entries of the watched directories, O(1) for a name that is one of the latest.
     @inline(never) func notifyWritten(_ index: Int) {
         var rest = inodes[index].nameCount
-        for directory in names.indices.reversed() where isDirectory(directory) && inodes[directory].nameCount > 0 {
+        for directory in names.indices.reversed() where isDirectory(directory) {
             let number = inodes[directory].number
             guard watches.contains(where: { $0.isWatched(number) }) else { continue }
             var position = names[directory].entries.count

@@ -132,14 +132,6 @@ struct NameTable: Sendable {
         }
         entries[position].inode = -1
         count -= 1
-        if count == 0 {
-            let capacityIsSmall = entries.count <= 64
-            entries.removeAll(keepingCapacity: capacityIsSmall)
-            bytes.removeAll(keepingCapacity: capacityIsSmall)
-            slots = []
-            usedSlots = 0
-            return
-        }
         while let last = entries.last, last.isRemoved {
             bytes.removeLast(bytes.count - Int(last.start))
             entries.removeLast()
@@ -208,10 +200,9 @@ struct NameFolding: Sendable {
         }
         guard var text = String(validating: name, as: UTF8.self) else { return [UInt8](name) }
         if ignoresNormalisation { text = text.decomposedStringWithCanonicalMapping }
-        if ignoresCase {
-            text = Self.folded(text)
-            if ignoresNormalisation { text = text.decomposedStringWithCanonicalMapping }
-        }
+        // The folded text is decomposed too: of the combining marks, folding changes only U+0345, which comes after all
+        // others, into a letter.
+        if ignoresCase { text = Self.folded(text) }
         return [UInt8](text.utf8)
     }
 

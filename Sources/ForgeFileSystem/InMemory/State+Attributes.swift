@@ -145,13 +145,13 @@ extension InMemoryFileSystem.State {
         guard isRegular(index), !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
     }
 
-    /// The permissions that remain after an unprivileged process changes the content of a file.
-    func permissionsAfterWrite(_ index: Int) -> FilePermissions {
+    /// Clears the bits that a change of the content of a regular file by an unprivileged process clears.
+    mutating func dropPrivilegeBits(_ index: Int) {
+        guard !isSuperuser else { return }
         var permissions = inodes[index].permissions
-        guard !isSuperuser, isRegular(index) else { return permissions }
         permissions.remove(.setUserID)
         if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
-        return permissions
+        if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
     }
 
     /// Whether a change of content or owner clears the set-group-id bit: if the group may execute the file, or the

@@ -74,8 +74,9 @@ extension InMemoryFileSystem.State {
             return data
         default: throw .invalidArgument
         }
-        let (position, overflows) = base.addingReportingOverflow(offset)
-        guard !overflows, position >= 0, position <= options.maximumFileSizeInBytes else { throw .invalidArgument }
+        // A sum above the largest offset wraps around to a negative one.
+        let position = base &+ offset
+        guard position >= 0, position <= options.maximumFileSizeInBytes else { throw .invalidArgument }
         openFiles[file].offset = position
         return position
     }
@@ -141,12 +142,6 @@ extension InMemoryFileSystem.State {
     /// Refuses a range that ends beyond the largest offset (`rw_verify_area` of Linux).
     @inline(__always) private func checkRange(of count: Int, at offset: Int64?) throws(Errno) {
         if let offset, offset.addingReportingOverflow(Int64(count)).overflow { throw .invalidArgument }
-    }
-
-    private mutating func dropPrivilegeBits(_ index: Int) {
-        guard !isSuperuser else { return }
-        let permissions = permissionsAfterWrite(index)
-        if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
     }
 }
 

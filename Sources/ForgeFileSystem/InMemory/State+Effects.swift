@@ -207,7 +207,7 @@ extension InMemoryFileSystem.State {
     }
 
     private mutating func moveParent(of index: Int, from directory: Int, to newDirectory: Int) {
-        guard isDirectory(index), directory != newDirectory else { return }
+        guard isDirectory(index) else { return }
         inodes[index].parent = newDirectory
         inodes[directory].subdirectoryCount -= 1
         inodes[newDirectory].subdirectoryCount += 1

@@ -83,7 +83,6 @@ extension InMemoryFileSystem.State {
     }
 
     private func hasSpace(_ bytes: RawSpan, at start: Int64, in index: Int) -> Bool {
-        guard !bytes.isEmpty else { return true }
         let wanted = contents[index].unallocatedBlocks(in: start..<start + Int64(bytes.byteCount))
         return wanted <= devices[inodes[index].device].freeBlocks && !isReadOnly(index)
     }

@@ -244,9 +244,8 @@ extension InMemoryFileSystem.State {
         moveName(at: position, from: name.directory, to: name, over: nil)
     }
 
-    /// Whether a directory equals another one or is one of its ancestors.
+    /// Whether an inode is a directory or one of its ancestors.
     private func isAncestor(_ index: Int, of directory: Int) -> Bool {
-        guard isDirectory(index) else { return false }
         var current = directory
         while current != index {
             guard current != Self.root else { return false }

@@ -88,7 +88,6 @@ extension InMemoryFileSystem.State {
         _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) throws(Errno) {
         let truncates = flags.contains(.truncate)
-        if truncates, isRegular(index) { try requireWritableDevice(index) }
         var access: Access = []
         if mode != .writeOnly { access.insert(.read) }
         if mode != .readOnly || truncates { access.insert(.write) }
@@ -105,8 +104,7 @@ extension InMemoryFileSystem.State {
         guard !isSpecial else { throw .noSuchAddressOrDevice }
         guard truncates else { return }
         if let writeError { throw failure(because: writeError) }
-        let permissions = permissionsAfterWrite(index)
-        if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
+        dropPrivilegeBits(index)
         setSize(0, of: index)
     }
 
