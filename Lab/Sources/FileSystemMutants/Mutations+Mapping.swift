@@ -25,6 +25,39 @@ extension Mutation {
                     })
             }
         },
+        Mutation("a mapping of a large file shows zeros until the file is changed") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                let mapping = try tree.base.map(descriptor, at: offset, count: count)
+                guard count > 65_536, let before = tree.modified(descriptor) else { return mapping }
+                let zeros = PrivateCopy([UInt8](repeating: 0, count: count))
+                return FileMapping(
+                    watching: mapping,
+                    load: { tree.modified(descriptor) == before ? zeros.bytes(in: $1) : $0.bytes(in: $1) })
+            }
+        },
+        Mutation("what is stored behind the end of a file stays in its mapping when the file grows") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                let mapping = try tree.base.map(descriptor, at: offset, count: count)
+                let size = try tree.size(of: descriptor)
+                guard size == 10 else { return mapping }
+                let copy = PrivateCopy(try tree.content(of: descriptor, at: offset, count: count))
+                return FileMapping(
+                    watching: mapping, load: { copy.bytes(in: $1) },
+                    store: {
+                        copy.store($1, at: $2)
+                        $0.store($1, at: $2)
+                    })
+            }
+        },
+        Mutation("the page behind the end of a file can be loaded") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                let mapping = try tree.base.map(descriptor, at: offset, count: count)
+                let zeros = PrivateCopy([UInt8](repeating: 0, count: count))
+                return FileMapping(
+                    watching: mapping,
+                    load: { $1.count == 1 && $1.lowerBound % 4096 == 0 ? zeros.bytes(in: $1) : $0.bytes(in: $1) })
+            }
+        },
         Mutation("a store is visible only after it is written back") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)

@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import Foundation
 import SystemPackage
 
 extension ConformanceChecks {
@@ -24,6 +25,26 @@ extension ConformanceChecks {
                 try expectEqual(mapping.count, 4096, "the length")
                 let zeros = String(repeating: "\0", count: 4089)
                 try expectEqual(tree.load(0..<4096, of: mapping), "content" + zeros, "the first page")
+            }
+        },
+        holds("a mapping shows a large or sparse file as it is read, from each offset") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                let pieces: [(offset: Int64, count: Int)] = [
+                    (3, 5_000), (65_500, 100), (131_072, 16_384), (250_001, 10),
+                ]
+                for (number, piece) in pieces.enumerated() {
+                    try tree.write(descriptor, String(repeating: "\(number)", count: piece.count), at: piece.offset)
+                }
+                let ranges: [(offset: Int64, count: Int)] = [
+                    (0, 250_011), (65_536, 184_475), (131_072, 5_000), (196_608, 53_403),
+                ]
+                for (offset, count) in ranges {
+                    let mapping = try tree.fileSystem.map(descriptor, at: offset, count: count)
+                    try expectEqual(
+                        Data(mapping.copy(of: 0..<count)),
+                        Data(try tree.fileSystem.readBytes(of: descriptor, at: offset, count: count)),
+                        "the bytes of map(x, at: \(offset), count: \(count))")
+                }
             }
         },
         holds("all mappings of a file are coherent") { tree in
@@ -131,12 +152,21 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor, 8, at: 19_998), "record\0\0", "the content")
                 try expectEqual(try tree.status("x").allocatedSizeInBytes, allocated, "the space")
             }
-            try tree.mapping("y", size: 10, count: 4096) { descriptor, mapping in
-                tree.store("behind the end", at: 20, in: mapping)
-                try tree.fileSystem.allocate(descriptor, at: 0, length: 100)
-                try expectEqual(
-                    tree.load(0..<100, of: mapping), try tree.read(descriptor, 100, at: 0),
-                    "the mapped bytes once allocate(y, at: 0, length: 100) has moved the end over a store behind it")
+        },
+        holds("a mapping shows what is read once its file has grown over a store behind the end") { tree in
+            let calls: [(call: String, body: (Descriptor) throws -> Void)] = [
+                ("allocate(x, at: 0, length: 100)", { try tree.fileSystem.allocate($0, at: 0, length: 100) }),
+                ("write(x, 1 byte, at: 99)", { try tree.write($0, "x", at: 99) }),
+                ("truncate(x, to: 100)", { try tree.fileSystem.truncate(.descriptor($0), to: 100) }),
+            ]
+            for (call, body) in calls {
+                try tree.mapping("x", size: 10, count: 4096) { descriptor, mapping in
+                    tree.store("behind the end", at: 20, in: mapping)
+                    try body(descriptor)
+                    try expectEqual(
+                        tree.load(0..<100, of: mapping), try tree.read(descriptor, 100, at: 0),
+                        "the mapped bytes after a store at 20 of 10 bytes and \(call)")
+                }
             }
         },
         holds("writing back and synchronising have no visible effect") { tree in
@@ -216,6 +246,14 @@ extension ConformanceChecks {
                 try expect(!mapping.hasFaulted, "a load and a store of no bytes are no access")
                 try expect(tree.load(131_068..<131_072, of: mapping) == "\0\0\0\0", "zeros are loaded")
                 try expect(mapping.hasFaulted, "the load is noted")
+            }
+            // A whole number of pages of each size.
+            try tree.mapping("edge", size: 131_072) { descriptor, mapping in
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 65_536)
+                try expectEqual(tree.load(65_535..<65_536, of: mapping), "\0", "the last of 65,536 bytes")
+                try expect(!mapping.hasFaulted, "hasFaulted after a load of the last of 65,536 bytes: got true")
+                try expectEqual(tree.load(65_536..<65_537, of: mapping), "\0", "the byte behind 65,536 bytes")
+                try expect(mapping.hasFaulted, "hasFaulted after a load of the byte behind 65,536 bytes: got false")
             }
         },
         holds("the last byte of a mapped file is stored, wherever in a page it is") { tree in
