@@ -144,6 +144,27 @@ extension Mutation {
                 return status
             }
         },
+        Mutation("a file that is cut in a hole has a block at its end") {
+            $0.truncate = { (tree, file, size) throws(FileSystemError) in
+                let old = try tree.base.status(of: file).sizeInBytes
+                try tree.base.truncate(file, to: size)
+                if size < old, size > 1 << 20 { try tree.fill(file, size - 1..<size, with: 0) }
+            }
+        },
+        Mutation("a reservation frees the space that was written before") {
+            $0.status = { (tree, file) throws(FileSystemError) in
+                var status = try tree.base.status(of: file)
+                let isReserved = tree.notes.cut.withLock { $0[status.inode] != nil }
+                if isReserved { status.allocatedSizeInBytes -= 4096 }
+                return status
+            }
+            $0.allocate = { (tree, descriptor, offset, length) throws(FileSystemError) in
+                try tree.base.allocate(descriptor, at: offset, length: length)
+                let inode = try tree.base.status(of: .descriptor(descriptor)).inode
+                let first = try tree.base.readBytes(of: descriptor, at: offset, count: 1)
+                if first != [0] { tree.notes.cut.withLock { $0[inode] = first } }
+            }
+        },
         Mutation("bytes that do not fit into a FIFO are lost") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)

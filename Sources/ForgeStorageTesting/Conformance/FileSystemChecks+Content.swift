@@ -212,6 +212,13 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor, 2, at: 9_998), "\0\0", "the end")
                 try tree.fileSystem.allocate(descriptor, at: 0, length: 5)
                 try expectEqual(try tree.status("x").sizeInBytes, 10_000, "the size after a smaller reservation")
+                try tree.write(descriptor, "reserved", at: 0)
+                try tree.fileSystem.allocate(descriptor, at: 0, length: 10_000)
+                let space = try tree.status("x").allocatedSizeInBytes
+                try expect(
+                    space >= 10_000,
+                    "the space after a write to 10,000 reserved bytes and a second allocate(x, at: 0, length: 10000): got \(space)"
+                )
             }
         },
         holds("each of several reserved ranges takes its space, and takes it once") { tree in
@@ -247,19 +254,42 @@ extension ConformanceChecks {
             }
         },
         holds("a block that is overwritten takes no more space") { tree in
-            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
-                // The last one first: a file system may reserve space behind the end of a file that grows.
-                let blocks: [Int64] = [301, 257, 258, 263]
-                for block in blocks {
-                    try tree.write(descriptor, String(repeating: "x", count: 4096), at: block * 4096)
+            for reserved in [0, 4096] as [Int64] {
+                try tree.opening(tree("x"), .readWrite, [.create, .truncate]) { descriptor in
+                    if reserved > 0 { try tree.fileSystem.allocate(descriptor, at: 0, length: reserved) }
+                    // The last one first: a file system may reserve space behind the end of a file that grows.
+                    let blocks: [Int64] = [301, 257, 258, 263]
+                    for block in blocks {
+                        try tree.write(descriptor, String(repeating: "x", count: 4096), at: block * 4096)
+                    }
+                    let space = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                    for block in blocks {
+                        try tree.write(descriptor, "y", at: block * 4096 + 5)
+                        let now = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+                        try expect(
+                            now <= space,
+                            "the space after a byte of block \(block) was overwritten, with \(reserved) bytes reserved: expected \(space) bytes, got \(now)"
+                        )
+                    }
                 }
-                let space = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
-                for block in blocks {
-                    try tree.write(descriptor, "y", at: block * 4096 + 5)
-                    let now = try tree.fileSystem.status(of: .descriptor(descriptor)).allocatedSizeInBytes
+            }
+        },
+        holds("a file that grows by a hole and is cut within it takes no more space") { tree in
+            let contents: [(offset: Int64, count: Int, cut: Int64)] = [
+                (257 * 4096, 4096, 258 * 4096), (0, 300_000, 49_153), (0, 300_000, 53_248), (0, 300_000, 200_705),
+            ]
+            for (offset, count, cut) in contents {
+                try tree.opening(tree("x"), .readWrite, [.create, .truncate]) { descriptor in
+                    let file = FileReference.descriptor(descriptor)
+                    try tree.write(descriptor, String(repeating: "x", count: count), at: offset)
+                    try tree.fileSystem.truncate(file, to: cut)
+                    let space = try tree.fileSystem.status(of: file).allocatedSizeInBytes
+                    for size in [1 << 30, 1 << 29] as [Int64] { try tree.fileSystem.truncate(file, to: size) }
+                    let now = try tree.fileSystem.status(of: file).allocatedSizeInBytes
                     try expect(
                         now <= space,
-                        "the space after a byte of block \(block) was overwritten: expected \(space) bytes, got \(now)")
+                        "the space after write(x, \(count) bytes, at: \(offset)), truncate(x, to: \(cut)), to 2^30 and to 2^29: expected \(space) bytes, got \(now)"
+                    )
                 }
             }
         },
