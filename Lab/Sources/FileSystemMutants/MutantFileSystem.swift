@@ -17,6 +17,8 @@ package struct MutantFileSystem: POSIXFileSystem {
         let cut = Mutex<[UInt64: [UInt8]]>([:])
         /// Frozen change times, by inode.
         let frozen = Mutex<[UInt64: FileTime]>([:])
+        /// The targets of removed links, by the inode of each, and the removed directories, by that of their parent.
+        let removed = Mutex<[UInt64: [POSIXPath]]>([:])
     }
 
     package init(_ base: InMemoryFileSystem, _ mutation: Mutation) {

@@ -20,6 +20,19 @@ extension Mutation {
                 try tree.base.createDirectory(path, at: directory, permissions: permissions)
             }
         },
+        Mutation("a removed directory still counts as a link to its parent") {
+            $0.removeDirectory = { (tree, path, directory) throws(FileSystemError) in
+                let parent = tree.status(path.splitLast().parent, directory, follows: true)
+                try tree.base.removeDirectory(path, at: directory)
+                if let parent { tree.notes.removed.withLock { $0[parent.inode, default: []].append(path) } }
+            }
+            $0.status = { (tree, file) throws(FileSystemError) in
+                var status = try tree.base.status(of: file)
+                let removed = tree.notes.removed.withLock { $0[status.inode]?.count ?? 0 }
+                status.linkCount += UInt64(removed)
+                return status
+            }
+        },
         Mutation("a directory is not created with a slash after its name") {
             $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
                 guard !path.hasTrailingSlash else {

@@ -215,6 +215,25 @@ extension Mutation {
 
 extension Mutation {
     static let links: [Mutation] = [
+        Mutation("a new file with the inode of a removed link has its target") {
+            $0.unlink = { (tree, path, directory) throws(FileSystemError) in
+                if let status = tree.status(path, directory), status.type == .symbolicLink {
+                    let target = try tree.base.readSymbolicLink(path, at: directory)
+                    tree.notes.removed.withLock { $0[status.inode] = [target] }
+                }
+                try tree.base.unlink(path, at: directory)
+            }
+            $0.readSymbolicLink = { (tree, path, directory) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try tree.base.readSymbolicLink(path, at: directory)
+                } catch {
+                    guard let inode = tree.status(path, directory)?.inode,
+                        let target = tree.notes.removed.withLock({ $0[inode]?.first })
+                    else { throw error }
+                    return target
+                }
+            }
+        },
         Mutation("a hard link is made to the target of a symbolic link") {
             $0.link = { (tree, call) throws(FileSystemError) in
                 var call = call

@@ -33,6 +33,12 @@ extension ConformanceChecks {
             try tree.fileSystem.rename(tree("d/s"), to: tree("e/s"))
             try expectEqual(try tree.status("d").linkCount, 2, "after the one moved away")
             try expectEqual(try tree.status("e").linkCount, 3, "where it moved to")
+            try tree.makeDirectory("d/x")
+            try tree.fileSystem.rename(tree("e/s"), to: tree("d/x"))
+            try expectEqual(try tree.status("e").linkCount, 2, "e after rename(e/s, to: d/x)")
+            try expectEqual(try tree.status("d").linkCount, 3, "d after rename(e/s, to: d/x), an empty directory")
+            try tree.fileSystem.removeDirectory(tree("d/x"))
+            try expectEqual(try tree.status("d").linkCount, 2, "d after removeDirectory(d/x)")
         },
         holds("the umask clears permissions of new files and directories") { tree in
             let open = FilePermissions(rawValue: 0o666)

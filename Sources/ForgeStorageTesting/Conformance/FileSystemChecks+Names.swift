@@ -264,7 +264,21 @@ extension ConformanceChecks {
             try tree.makeDirectory("far/in")
             try tree.create("far/mark")
             try tree.makeLink("sl", to: "far/in")
-            try expectEqual(try tree.status("sl/../mark").inode, try tree.status("far/mark").inode, "the file")
+            try tree.makeLink("d/absolute", to: tree("far/in"))
+            for path in ["sl/../mark", "d/absolute/../mark"] {
+                try expectEqual(try tree.status(path).inode, try tree.status("far/mark").inode, "the inode of \(path)")
+            }
+        },
+        holds("a file that is created once a link was removed is not that link") { tree in
+            try tree.fileSystem.unlink(tree("sf"))
+            // Its inode may be used again.
+            for name in ["g", "h"] {
+                try tree.create(name, "new")
+                try tree.expectErrno(.invalidArgument, "readSymbolicLink(\(name)), a file") {
+                    _ = try tree.fileSystem.readSymbolicLink(tree(name))
+                }
+                try expectEqual(try tree.content(name), "new", "the content of \(name)")
+            }
         },
         holds("`..` of the root directory is the root directory") { tree in
             let root = try tree.fileSystem.status("/")
@@ -361,6 +375,8 @@ extension ConformanceChecks {
             try tree.create("e/Ж")
             try expect(try tree.exists("e/ж"), "Cyrillic")
             try expect(try !tree.exists("e/з"), "another letter")
+            try tree.create("e/\u{131}")
+            try expect(try !tree.exists("e/i") && !tree.exists("e/I"), "found a dotless i as i or I")
         },
         holds("many names in one directory are found in any case") { tree in
             for number in 0..<100 { try tree.create("e/Name\(number)") }

@@ -191,6 +191,7 @@ extension ConformanceChecks {
             let writers = 8
             let each = 1000
             try tree.create("log")
+            let before = try tree.status("log").modified
             let outcomes = concurrently(writers) { writer in
                 try tree.opening(tree("log"), .writeOnly, [.append]) { descriptor in
                     let record = String(repeating: String(writer), count: 15) + "\n"
@@ -201,6 +202,8 @@ extension ConformanceChecks {
             let records = try tree.content("log").split(separator: "\n")
             try expectEqual(records.count, writers * each, "the records")
             try expect(records.allSatisfy { $0.count == 15 && Set($0).count == 1 }, "no record is mixed")
+            let after = try tree.status("log").modified
+            try expect(after >= before, "modified after 8,000 writes: expected \(before) or a later time, got \(after)")
         },
         holds("a listing during removals contains every remaining name exactly once") { tree in
             for number in 0..<200 { try tree.create("e/n\(number)") }
