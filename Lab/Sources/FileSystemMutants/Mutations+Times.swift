@@ -230,6 +230,25 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
+        Mutation("what is stored into a mapping takes no space of the device") {
+            $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
+                let mapping = try tree.base.map(descriptor, at: offset, count: count)
+                var quota = try tree.base.capacity(of: .path("/")).quota
+                guard let size = quota.sizeInBytes, count < 1 << 20 else { return mapping }
+                quota.sizeInBytes = size + Int64(count)
+                try tree.base.setQuota(quota)
+                return mapping
+            }
+        },
+        Mutation("a removed directory keeps its inode") {
+            $0.removeDirectory = { (tree, path, directory) throws(FileSystemError) in
+                try tree.base.removeDirectory(path, at: directory)
+                var quota = try tree.base.capacity(of: .path("/")).quota
+                guard let count = quota.inodeCount else { return }
+                quota.inodeCount = count - 1
+                try tree.base.setQuota(quota)
+            }
+        },
         Mutation("a full device refuses to overwrite existing bytes") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 if offset == 0, try tree.base.usage().sizeInBytes > 90_000 {
@@ -270,6 +289,15 @@ extension Mutation {
                     try root.rename(
                         call.path, at: call.directory, to: call.newPath, at: call.newDirectory, call.mode)
                 }
+            }
+        },
+        Mutation("a user may only make links to own files") {
+            $0.link = { (tree, call) throws(FileSystemError) in
+                let isOwn = tree.status(call.path, call.directory)?.owner == tree.effectiveUser
+                guard isOwn || tree.effectiveUser == UserID(0) else {
+                    throw FileSystemError(.link, .notPermitted, path: call.path, destination: call.newPath)
+                }
+                try call.link(on: tree)
             }
         },
         Mutation("a user may empty a file that they may only read") {

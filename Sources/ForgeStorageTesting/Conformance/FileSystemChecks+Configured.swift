@@ -70,6 +70,21 @@ extension ConformanceChecks {
                 try fill(tree, "big")
                 try expectEqual(
                     try tree.write(descriptor, block + block, at: 0), 8_192, "bytes written to reserved space")
+                let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 8_192)
+                for place in [0, 8_190] { tree.store("y", at: place, in: mapping) }
+                try expect(!mapping.hasFaulted, "hasFaulted after stores to reserved space on a full device: got true")
+                try expectEqual(try tree.read(descriptor, 2, at: 8_190), "yx", "the bytes stored")
+            }
+        },
+        holds("a store into a hole of a mapped file takes space") { tree in
+            let written = try fill(tree, "first")
+            try tree.fileSystem.unlink(tree("first"))
+            try tree.mapping("mapped", size: 32_768) { _, mapping in
+                for place in stride(from: 0, to: 32_768, by: 4_096) { tree.store("x", at: place, in: mapping) }
+                let left = try fill(tree, "second")
+                try expect(
+                    left < written,
+                    "the bytes that fit beside 8 blocks stored into: expected fewer than \(written), got \(left)")
             }
         },
         holds("the space of truncated, replaced and removed files is free again") { tree in
@@ -124,6 +139,11 @@ extension ConformanceChecks {
             try tree.expectErrno(.noSpace, "a symbolic link") { try tree.makeLink("x", to: "f") }
             try tree.fileSystem.unlink(tree("e/n0"))
             try tree.create("e/again")
+            for name in ["e/n1", "e/n2"] { try tree.fileSystem.unlink(tree(name)) }
+            for _ in 0..<100 {
+                for name in ["e/x", "e/x/y"] { try tree.makeDirectory(name) }
+                for name in ["e/x/y", "e/x"] { try tree.fileSystem.removeDirectory(tree(name)) }
+            }
         },
     ]
 
@@ -165,8 +185,10 @@ extension ConformanceChecks {
         },
         holds("a read-only device can be read, even by an open with the create option") { tree in
             try tree.subject.makeReadOnly?()
+            let accessed = try tree.status("f").accessed
             try tree.open("f", .readOnly, [.create])
             try expectEqual(try tree.content("f"), "content", "the content")
+            try expectEqual(try tree.status("f").accessed, accessed, "the time of access after a read of f")
             try expectEqual(try tree.list("d"), ["s"], "a listing")
             try tree.opening(tree("f"), .readOnly) { try tree.fileSystem.synchronize($0, .full) }
         },
@@ -282,6 +304,10 @@ extension ConformanceChecks {
             let pipe = "pipe"
             try tree.fileSystem.createNode(
                 tree(pipe), at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+            let (created, made) = (try tree.status(pipe).accessed, try tree.status("f").changed)
+            try expect(
+                created >= made,
+                "the time of access of a new file: expected \(made), when another was made, or later, got \(created)")
             let fifo = try tree.fileSystem.open(tree(pipe), .readWrite, options: [.nonBlocking])
             let accesses: [(call: String, name: String, access: () throws -> Void)] = [
                 ("read(f)", "f", { _ = try tree.read(descriptor, 1, at: 0) }),

@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import Foundation
 import SystemPackage
@@ -153,6 +154,25 @@ extension ConformanceChecks {
             try tree.open("d/x", .readOnly)
             try tree.expectErrno(.permissionDenied, "writing") { try tree.open("d/x", .writeOnly) }
         },
+        asOtherUser("a user makes a link to another's file that they may read and write", mode: 0o755) { tree in
+            try tree.ownersFileSystem.setPermissions(FilePermissions(rawValue: 0o666), of: .path(tree("d/x")))
+            try tree.fileSystem.link(tree("d/x"), to: tree("e/x"))
+            try expectEqual(try tree.status("e/x").inode, try tree.status("d/x").inode, "the inode of e/x")
+        },
+        asOtherUser("a directory without read permission is not watched", mode: 0o755) { tree in
+            // A watch of Darwin has the rights of the descriptor.
+            guard !tree.isDarwin else { return }
+            let (fileSystem, queue) = (tree.fileSystem, DispatchQueue(label: "ConformanceCheck.watch"))
+            try tree.makeDirectory("e/own")
+            let watch = try fileSystem.makeDirectoryWatch(on: queue, onEvents: { _ in }, onCancel: {})
+            defer { watch.cancel() }
+            try tree.opening(tree("e/own"), .readOnly, [.directory]) { directory in
+                try fileSystem.setPermissions(.ownerExecute, of: .path(tree("e/own")))
+                try tree.expectErrno(.permissionDenied, "watch(e/own) with the permissions 0100") {
+                    _ = try queue.sync { try watch.watch(directory, includesWrites: false) }
+                }
+            }
+        }.needing(.directoryWatches),
         asOtherUser("only the first matching class applies: an owner without permission has none", mode: 0o777) {
             tree in
             try tree.create("d/own")

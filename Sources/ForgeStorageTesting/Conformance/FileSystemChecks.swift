@@ -373,6 +373,7 @@ extension ConformanceChecks {
                 try tree.fileSystem.truncate(.descriptor(file), to: limit)
                 try expectEqual(try tree.status("f").sizeInBytes, limit, "the size after truncate(f, to: \(limit))")
                 guard !tree.isDarwin else { return }
+                try tree.fileSystem.allocate(file, at: limit - 1, length: 1)
                 try expectEqual(
                     try tree.write(file, "xy", at: limit - 1), 1, "bytes written by write(f, 2 bytes, at: \(limit) - 1)"
                 )

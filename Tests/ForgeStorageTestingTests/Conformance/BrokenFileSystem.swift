@@ -22,6 +22,7 @@ struct BrokenFileSystem: InterceptingFileSystem {
         case hidesFromTheSecond = "two watches of one directory have the same events"
         case watchesTheEnded = "the end of a process ends its watches"
         case watchesFiles = "a file and an invalid descriptor are not watched"
+        case watchesUnreadable = "a directory without read permission is not watched"
         case watchesOneMore = "no more directories are watched than the limit, until one is free"
         case hidesLosses = "events above the limit are lost, which is reported, and later ones are reported again"
         case signalsCancelled =
@@ -385,7 +386,10 @@ private final class BrokenWatch: DirectoryWatching {
             let isNew = numbers.withLock { $0.insert(number).inserted }
             if defect == .numbersTwice, !isNew { return number + 100 }
             return defect == .usesNumbersAgain ? number % 3 : number
-        } catch  where defect == .watchesFiles && error.errno == .notDirectory {
+        } catch
+            where defect == .watchesFiles && error.errno == .notDirectory
+            || defect == .watchesUnreadable && error.errno == .permissionDenied
+        {
             return 1
         }
     }
