@@ -86,10 +86,13 @@ struct FileSystemConformanceTests {
 
     @Test("permissions in memory", arguments: ConformanceChecks.fileSystemPermissions)
     func permissions(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
-        let fileSystem = InMemoryFileSystem()
-        var subject = try inMemorySubject(fileSystem)
-        subject.asUser = { user, group in fileSystem.process(user: user, group: group) }
-        try await check.run(on: subject)
+        for options in [InMemoryFileSystem.Options(), .darwin] {
+            let fileSystem = InMemoryFileSystem(options: options)
+            var subject = try inMemorySubject(fileSystem)
+            subject.profile = options.profile
+            subject.asUser = { user, group in fileSystem.process(user: user, group: group) }
+            try await check.run(on: subject)
+        }
     }
 
     #if os(Linux)

@@ -167,7 +167,7 @@ extension ConformanceChecks {
             let watch = try fileSystem.makeDirectoryWatch(on: queue, onEvents: { _ in }, onCancel: {})
             defer { watch.cancel() }
             try tree.opening(tree("e/own"), .readOnly, [.directory]) { directory in
-                try fileSystem.setPermissions(.ownerExecute, of: .path(tree("e/own")))
+                try tree.ownersFileSystem.setPermissions(.ownerExecute, of: .path(tree("e/own")))
                 try tree.expectErrno(.permissionDenied, "watch(e/own) with the permissions 0100") {
                     _ = try queue.sync { try watch.watch(directory, includesWrites: false) }
                 }
@@ -284,6 +284,8 @@ extension ConformanceChecks {
             try tree.create("d/own")
             try tree.fileSystem.createDirectory(tree("d/below"))
             try expectEqual(try tree.status("d/own").group, directory, "the file's group")
+            // Only Linux passes the bit on.
+            guard !tree.isDarwin else { return }
             try expect(try tree.status("d/below").permissions.contains(.setGroupID), "the directory passes it on")
         },
         forbids("moving a directory to a new parent needs write permission", .permissionDenied, mode: 0o777) { tree in
