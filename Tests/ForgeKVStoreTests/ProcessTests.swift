@@ -3,6 +3,7 @@ import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import SystemPackage
 import TestDepth
 import Testing
@@ -110,6 +111,33 @@ import Darwin
             exit(isRight ? 7 : 8)
         }
         #expect(try UserDefaultsKVStore(suiteName: name).keys() == ["last"])
+    }
+
+    // In a separate process: a lock that is taken twice ends it.
+    @Test("an observer of user defaults reads and writes the store that is changing them", .onOwnThreads)
+    func observer() async throws {
+        let suite = TemporarySuite()
+        await #expect(processExitsWith: .exitCode(7)) { [name = suite.name as String] in
+            let store = UserDefaultsKVStore(suiteName: name)
+            try store.set(KVKey<Int>("a"), value: 1)
+            let calls = Mutex(0)
+            let observer = NotificationCenter.default.addObserver(
+                forName: UserDefaults.didChangeNotification, object: nil, queue: nil
+            ) { _ in
+                let number = calls.withLock { count in
+                    count += 1
+                    return count
+                }
+                // Foundation may report the change below too.
+                guard number == 1 else { return }
+                let isThere = store.get(KVKey<Int>("a")) != nil
+                do { try store.set(KVKey<Bool>("observed"), value: !isThere) } catch { exit(8) }
+            }
+            try store.removeAll()
+            NotificationCenter.default.removeObserver(observer)
+            exit(store.get(KVKey<Bool>("observed")) == true ? 7 : 9)
+        }
+        withExtendedLifetime(suite) {}
     }
 }
 

@@ -38,9 +38,11 @@ import Synchronization
 /// `contains` returns false and logs the error.
 ///
 /// ``get(_:)`` also finds registered defaults and, on Apple platforms, global ones.
+///
+/// Foundation calls observers of user defaults while this store changes them, on the same thread. They may use the store,
+/// but must not wait for another thread that does.
 public final class UserDefaultsKVStore: KVRawStoring {
-    /// The system's object, which is not declared Sendable; nil for a suite whose name is refused.
-    private let defaults: Mutex<UserDefaults?>
+    private let defaults: GuardedDefaults
     let domain: String
     private let store: String
 
@@ -82,7 +84,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
         changes = ChangeHub.ofSuite(domain)
         self.platform = platform
         marker = Self.isUsable(domain) ? platform.marker?(domain) : nil
-        self.defaults = Mutex(defaults(domain, suiteName == nil || suiteName == own))
+        self.defaults = GuardedDefaults(defaults(domain, suiteName == nil || suiteName == own))
     }
 
     private static func isUsable(_ suite: String) -> Bool {
@@ -186,6 +188,25 @@ public final class UserDefaultsKVStore: KVRawStoring {
 // MARK: The suite
 
 extension UserDefaultsKVStore {
+    /// The system's object, which is not declared Sendable; nil for a suite whose name is refused.
+    ///
+    /// `@unchecked Sendable`: the object is used under the lock alone. That is recursive, because Foundation calls
+    /// observers, code of the app, on the thread that changes user defaults, and they may use the store.
+    private final class GuardedDefaults: @unchecked Sendable {
+        private let lock = NSRecursiveLock()
+        private let object: UserDefaults?
+
+        init(_ object: sending UserDefaults?) { self.object = object }
+
+        func withLock<Result>(
+            _ body: (UserDefaults?) throws(KVStoreError) -> Result
+        ) throws(KVStoreError) -> Result {
+            lock.lock()
+            defer { lock.unlock() }
+            return try body(object)
+        }
+    }
+
     func using<Result: Sendable>(
         _ operation: KVStoreError.Operation, _ name: String?,
         _ body: (UserDefaults) throws(KVStoreError) -> Result
