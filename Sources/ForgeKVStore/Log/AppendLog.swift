@@ -103,6 +103,7 @@ struct AppendLog: ~Copyable, Sendable {
             unflushedCount: UInt32(truncatingIfNeeded: sequence + count - 1 - flushedSequence), checksum: checksum,
             to: record)
         if unsafe place == nil {
+            defer { scratch.releaseLarge() }
             if isMapped {
                 unsafe space.store(UnsafeRawBufferPointer(record), at: end)
             } else {
@@ -323,13 +324,18 @@ struct Scratch: ~Copyable, @unchecked Sendable {
     /// `count` undefined bytes, valid until the next call.
     @inline(__always)
     mutating func bytes(_ count: Int) -> UnsafeMutableRawBufferPointer {
-        if unsafe count > memory.count || memory.count > Self.keptSize { resize(count) }
+        if unsafe count > memory.count { resize(count) }
         return unsafe UnsafeMutableRawBufferPointer(rebasing: memory[..<count])
+    }
+
+    /// Releases the memory of a large record, which no later one may need.
+    @inline(__always)
+    mutating func releaseLarge() {
+        if unsafe memory.count > Self.keptSize { resize(0) }
     }
 
     @inline(never)
     private mutating func resize(_ count: Int) {
-        guard unsafe count > memory.count || count <= Self.keptSize else { return }
         unsafe memory.deallocate()
         unsafe memory = .allocate(byteCount: max(count, 512), alignment: 16)
     }
