@@ -330,6 +330,25 @@ struct LayerCallbackTests {
         #expect(base.setAside.isEmpty)
     }
 
+    @Test("while a value with an expiration is replaced in user defaults, another thread can write through the layer")
+    func otherThreadsOverUserDefaults() throws {
+        let suite = TemporarySuite()
+        let defaults = UserDefaultsKVStore(suiteName: suite.name)
+        let store = ExpiringKVStore(defaults)
+        let key = KVKey<Cooperative>("a")
+        try store.set(key, value: Cooperative())
+        try Cooperative.$store.withValue(store) { try store.set(key, value: Cooperative()) }
+        #expect(store.get(KVKey<Int>("encoded")) == 1)
+        #expect(store.get(KVKey<Int>("decoded")) == 1)
+        #expect(try defaults.setAside().isEmpty)
+        // A value of another type is still set aside, once.
+        try store.set(KVKey<Int>("a"), value: 1)
+        try store.set(KVKey<Int>("a"), value: 2)
+        #expect(try defaults.setAside().count == 1)
+        #expect(try store.read(KVKey<Int>("a")) == 2)
+        withExtendedLifetime(suite) {}
+    }
+
     // In a separate process: a lock that is taken twice ends it.
     @Test("encoding and decoding a value writes and streams the reactive store that streams it", .onOwnThreads)
     func reactive() async throws {

@@ -49,7 +49,8 @@ public final class ExpiringKVStore<Base: KVStoring>: KVStoring {
     private let latest = Mutex(Date.distantPast)
 
     /// Held during every write, so that sweeping does not remove a value just set; nil if the base store has revisions,
-    /// with which a sweep detects that. Recursive, because the base store may run code of the app that uses this store.
+    /// with which a sweep detects that. No value is decoded and no time is asked for meanwhile. Recursive, because the
+    /// base store may run other code of the app that uses this store.
     private let writing: NSRecursiveLock?
 
     /// Adds expiration to `base`, with `now` as the clock.
@@ -154,19 +155,55 @@ extension ExpiringKVStore {
             throw KVStoreError(.unencodable, .set, key: key.name, underlying: error).of(store: self)
         }
         let kept = ExpiringValue(expiration: expiration, value: bytes)
-        try exclusively { try base.set(stored(key.name, WrittenType(key)), value: kept) }
+        let type = WrittenType(key)
+        guard let writing else { return try base.set(stored(key.name, type), value: kept) }
+        // Decoding a value runs code of the app, so the one that is to be replaced is looked at without the lock.
+        var checked: (value: [UInt8], isReadable: Bool)?
+        while true {
+            let time = now()
+            let unchecked = try writing.withLock { () throws -> [UInt8]? in
+                let old = unexpired(key.name, at: time)
+                guard old == nil || old == checked?.value else { return old }
+                let readable = checked?.isReadable == true ? checked?.value : nil
+                let stored = stored(key.name) { $0.isExpired(at: time) || $0.value == readable }
+                try base.set(stored, value: kept)
+                return nil
+            }
+            guard let unchecked else { return }
+            checked = (unchecked, type.canRead(unchecked, key.identity))
+        }
+    }
+
+    /// The value of a name; nil if it is absent, has expired, or was not stored by this type.
+    private func unexpired(_ name: String, at time: Date) -> [UInt8]? {
+        do {
+            guard let kept = try base.read(KVKey<ExpiringValue>(name)), !kept.isExpired(at: time) else { return nil }
+            return kept.value
+        } catch {
+            return nil  // A write reports a store that cannot be read.
+        }
     }
 
     /// The key of a value in the base store. A value of a type that cannot be read as `type` is set aside there before
     /// it is overwritten.
     private func stored(_ name: String, _ type: WrittenType) -> KVKey<ExpiringValue> {
+        let identity = KeyName(name)
+        return stored(name) { [self] kept in
+            kept.isExpired(at: now()) || type.canRead(kept.value, identity)
+        }
+    }
+
+    /// The key of a value in the base store. A value for which `mayReplace` is false is set aside there before it is
+    /// overwritten, and so is one that this type has not written.
+    private func stored(
+        _ name: String, replacing mayReplace: @escaping @Sendable (ExpiringValue) -> Bool
+    ) -> KVKey<ExpiringValue> {
         let key = KVKey<ExpiringValue>(name)
-        let schema = KVSchema<ExpiringValue> { [self] bytes in
+        let schema = KVSchema<ExpiringValue> { bytes in
             do {
-                let kept = try ValueTable.decode(bytes, as: key)
-                return kept.isExpired(at: now()) || type.canRead(kept.value, key.identity)
+                return mayReplace(try ValueTable.decode(bytes, as: key))
             } catch {
-                return false  // Not written by this type.
+                return false
             }
         }
         return KVKey(key.identity, schema)
@@ -184,7 +221,7 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
     ///
     /// - Complexity: O(*n*): decodes each value.
     public func keys() throws -> [String] {
-        try base.keys().filter { try !isExpired($0) }
+        try base.keys().filter { try !isExpired($0, at: nil) }
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
@@ -207,10 +244,11 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
     /// - Throws: ``KVStoreError``. Some values may have been removed.
     @discardableResult
     public func removeExpired() throws -> Int {
-        try exclusively {
+        let time = now()
+        return try exclusively {
             let transactional = base.transactional
             var count = 0
-            for name in try base.keys() where try isExpired(name) {
+            for name in try base.keys() where try isExpired(name, at: time) {
                 if let transactional {
                     guard try sweep(name, transactional) else { continue }
                 } else {
@@ -222,9 +260,10 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
         }
     }
 
-    private func isExpired(_ name: String) throws -> Bool {
+    /// Whether the value of a name has expired at a time, or with nil by now.
+    private func isExpired(_ name: String, at time: Date?) throws -> Bool {
         do {
-            return try base.read(KVKey<ExpiringValue>(name))?.isExpired(at: now()) ?? false
+            return try base.read(KVKey<ExpiringValue>(name))?.isExpired(at: time ?? now()) ?? false
         } catch let error as KVStoreError where error.isForeign {
             return false
         }
