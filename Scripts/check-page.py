@@ -438,21 +438,63 @@ class Checks:
             page.close()
 
     def check_names(self, root):
+        """No name shows a character that hides or changes what is beside it, wherever the page shows names."""
         names = ["\u202etxt.exe", "line\nfeed", "a\u2066b", "tab\tkey"]
-        root.mkdir()
+        (root / "\u202edirectory").mkdir(parents=True)
+        (root / "\u202edirectory" / "leaf\u2066").write_text("x")
         for name in names:
-            subprocess.run([self.build / "forge", "kv", "set", str(root / "kv"), "--", name, "1"], check=True)
             (root / name).write_text("x")
-        with Served(self.build, root) as served:
+        for store, keys in [("kv", names + ["\u202egroup/leaf\u2066"]), ("\u202estore", names)]:
+            for key in keys:
+                subprocess.run([self.build / "forge", "kv", "set", str(root / store), "--", key, "1"], check=True)
+        with Served(self.build, root, "--write") as served:
             page = self.open(self.browser, served)
+
+            def expect_escaped(place):
+                found = page.evaluate("""() => {
+                    const texts = [document.title];
+                    const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+                    while (nodes.nextNode()) texts.push(nodes.currentNode.data);
+                    for (const name of ["title", "alt", "aria-label"]) {
+                        for (const element of document.querySelectorAll(`[${name}]`)) texts.push(element.getAttribute(name));
+                    }
+                    return texts.filter(text => /[\\u202a-\\u202e\\u2066-\\u2069]|line\\nfeed|tab\\tkey/u.test(text));
+                }""")
+                self.expect(found == [], f"shows control characters of names by their numbers: {place} {found}")
+
             page.locator("#order").select_option("name")
             keys = ["\\u{202e}txt.exe", "line\\u{a}feed", "a\\u{2066}b", "tab\\u{9}key"]
             files = ["\\xe2\\x80\\xaetxt.exe", "line\\x0afeed", "a\\xe2\\x81\\xa6b", "tab\\x09key"]
-            for place, shown in [("kv", keys), ("Files", files)]:
+            for place, shown in [("kv", keys), ("\\xe2\\x80\\xaestore", keys), ("Files", files)]:
                 self.store(page, place)
                 for name in shown:
                     self.row(page, name).wait_for()
-                self.expect(True, f"shows control characters of names by their numbers: {place}")
+                expect_escaped(f"the list of {place}")
+                for name in shown:
+                    self.row(page, name).click()
+                    page.locator("#detail h3", has_text=name).first.wait_for()
+                    expect_escaped(f"{name} in {place}")
+                page.keyboard.press("Escape")
+            self.row(page, "\\xe2\\x80\\xaedirectory").click()
+            self.row(page, "leaf\\xe2\\x81\\xa6").click()
+            page.locator("#detail h3", has_text="leaf").first.wait_for()
+            expect_escaped("a file in a directory")
+
+            self.store(page, "kv")
+            page.locator("#order").select_option("tree")
+            self.row(page, "\\u{202e}group/").click()
+            self.row(page, "leaf\\u{2066}").click()
+            page.locator("#edit").click()
+            page.locator("#editor").fill("2")
+            page.locator("#stage").click()
+            page.wait_for_selector("#apply")
+            expect_escaped("a staged edit in a group")
+            with Holder(self.build, root / "kv") as holder:
+                holder.set("\u202elive", "1")
+                page.locator("#events code", has_text="\\u{202e}live").first.wait_for()
+                (root / "\u2066seen").write_text("x")
+                page.locator("#events code", has_text="\\xe2\\x81\\xa6seen").first.wait_for()
+                expect_escaped("the timeline")
             page.close()
 
     def check_following(self, root):
