@@ -45,6 +45,28 @@ import Testing
 
     // MARK: The limit
 
+    @Test("a value of exactly the limit is stored, and a longer one is refused, typed or raw")
+    func valueLimit() throws {
+        let store = UserDefaultsKVStore(
+            suiteName: "forge-simulated", on: UserDefaultsPlatform(), maximumValueSizeInBytes: 100
+        ) { [preferences] _, _ in
+            preferences.process()
+        }
+        let key = KVKey<Data>("a")
+        let overhead = try key.encode(Data(count: 90)).count - 90
+        let (exact, longer) = (Data(count: 100 - overhead), Data(count: 101 - overhead))
+        let writes: [(Data) throws -> Void] = [
+            { try store.set(key, value: $0) }, { try store.setRawValue(key.encode($0), named: "a") },
+        ]
+        for write in writes {
+            try write(exact)
+            let error = #expect(throws: KVStoreError.self) { try write(longer) }
+            #expect(error?.code == .valueTooLarge && error?.key == "a")
+            #expect(store.get(key) == exact)
+            try store.remove(key)
+        }
+    }
+
     @Test("a write is refused if the suite would be too large to be stored, and every acknowledged one is stored")
     func limit() throws {
         let limit = 1 << 17

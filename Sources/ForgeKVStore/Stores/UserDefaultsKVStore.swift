@@ -54,6 +54,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
     private let file: UserDefaultsFile
 
     private let platform: UserDefaultsPlatform
+    private let valueLimit: Int
     private let marker: (any UserDefaultsMarker)?
 
     /// Whether the suite was found readable: it stays so until the device restarts, which ends the process.
@@ -75,6 +76,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
     /// Creates a store over the object that `defaults` returns for a suite.
     init(
         suiteName: String?, on platform: UserDefaultsPlatform,
+        maximumValueSizeInBytes valueLimit: Int = FileKVStore.Options().maximumValueSizeInBytes,
         defaults: (_ suite: String, _ isOwn: Bool) -> sending UserDefaults?
     ) {
         let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
@@ -83,6 +85,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
         file = UserDefaultsFile(ofSuite: domain)
         changes = ChangeHub.ofSuite(domain)
         self.platform = platform
+        self.valueLimit = valueLimit
         marker = Self.isUsable(domain) ? platform.marker?(domain) : nil
         self.defaults = GuardedDefaults(defaults(domain, suiteName == nil || suiteName == own))
     }
@@ -122,8 +125,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let encoded = try ValueTable.encoded(
-            value, key.identity, version: key.schemaVersion, maximumSize: FileKVStore.Options().maximumValueSizeInBytes,
-            store: store)
+            value, key.identity, version: key.schemaVersion, maximumSize: valueLimit, store: store)
         let bytes = encoded.array
         let isDictionary = value is [String: any Sendable]
         try write(key.identity, .set, isReadable: { OverwritePolicy.isReadable($0, as: key) }) {
@@ -177,7 +179,10 @@ public final class UserDefaultsKVStore: KVRawStoring {
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try write(KeyName(name), .set) { PropertyListValue.exactObject(for: bytes) }
+        let identity = KeyName(name)
+        try identity.validate(.set, in: store)
+        guard bytes.count <= valueLimit else { throw KVStoreError(.valueTooLarge, .set, key: name, store: store) }
+        try write(identity, .set) { PropertyListValue.exactObject(for: bytes) }
     }
 
     public func removeValue(named name: String) throws {
