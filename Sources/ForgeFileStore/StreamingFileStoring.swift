@@ -179,19 +179,29 @@ extension StreamingFileStoring {
     }
 
     /// Replaces the content of the file at `key` by the result of `change`, which is called again if the file was
-    /// replaced meanwhile, by any process. The new file has no attributes.
+    /// replaced meanwhile, by any process, at most 10,000 times, and must not write the file itself. The new file has no
+    /// attributes.
     ///
     /// - Parameters:
     ///   - key: The key of the file.
     ///   - durability: The durability of the save; nil for that of the store.
     ///   - change: Gets the current content, nil if there is no file, and returns the new one.
     /// - Returns: The stored file.
-    /// - Throws: The error of `change`; otherwise as ``save(_:to:if:durability:)``.
+    /// - Throws: The error of `change`; ``FileStoreError/Code/conflict`` if the file has changed during every run;
+    ///   otherwise as ``save(_:to:if:durability:)``.
     @discardableResult
     nonisolated(nonsending) public func update(
         _ key: String, durability: Durability? = nil, _ change: (Data?) throws -> Data
     ) async throws -> StoredFile {
-        while true {
+        // Far more than concurrent writers need: each of their conflicts means that another one has succeeded.
+        try await update(key, durability: durability, runLimit: 10_000, change)
+    }
+
+    @discardableResult
+    nonisolated(nonsending) package func update(
+        _ key: String, durability: Durability?, runLimit: Int, _ change: (Data?) throws -> Data
+    ) async throws -> StoredFile {
+        for _ in 0..<runLimit {
             var current: Reader?
             do {
                 current = try await reader(for: key)
@@ -206,6 +216,7 @@ extension StreamingFileStoring {
                 try Task.checkCancellation()
             }
         }
+        throw FileStoreError(.conflict, .save, key: key, underlying: EndlessUpdate(runCount: runLimit))
     }
 
     /// Creates a file that is written in parts, replacing an existing one when it is committed.
@@ -271,4 +282,11 @@ extension StreamingFileStoring {
             }
         }
     }
+}
+
+/// The cause of a conflict in an update whose closure has run as often as it may.
+private struct EndlessUpdate: FileStoreCause {
+    var runCount: Int
+
+    var description: String { "during each of \(runCount) runs of the closure, which must not write the file itself" }
 }

@@ -144,6 +144,31 @@ struct WriterTests {
     }
 }
 
+@Suite("An update of a file")
+struct FileUpdateTests {
+    @Test("whose closure writes the file itself fails, and says why")
+    func writingClosure() async throws {
+        let memory = InMemoryFileSystem()
+        let root = URL(filePath: "/store")
+        let store = DiskFileStore(root: root, fileSystem: memory, options: .init(durability: .none))
+        try await store.save(Data("0".utf8), to: "f")
+        var found: [Data?] = []
+        do {
+            try await store.update("f", durability: nil, runLimit: 20) { content in
+                found.append(content)
+                try memory.write(Data("\(found.count)".utf8), to: root.appending(path: "f"))
+                return Data("new".utf8)
+            }
+            Issue.record("updated")
+        } catch let error as FileStoreError {
+            #expect(error.code == .conflict && error.key == "f")
+            #expect("\(error)".contains("20 runs of the closure, which must not write the file itself"))
+        }
+        #expect(found == (0..<20).map { Data("\($0)".utf8) })
+        #expect(try await store.load("f") == Data("20".utf8))
+    }
+}
+
 @Suite("A reader beside a program that truncates the file")
 struct TruncatedFileTests {
     @Test("reading everything, and the chunks, end with an error")
