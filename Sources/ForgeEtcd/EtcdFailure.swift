@@ -100,15 +100,15 @@ struct EtcdAttempt: Error {
                 .timeout
             } else if cause is NIOTooManyBytesError {
                 .tooLarge
+            } else if (cause as? HTTPClientError) == .alreadyShutdown {
+                .unavailable(.closed)
             } else {
                 .unavailable(.server)
             }
-        let isClosed = (cause as? HTTPClientError) == .alreadyShutdown
         var error = KVStoreError(code, call.operation, key: call.key, endpoint: endpoint, requestID: id)
         error.underlying = cause  // An error of the connection contains no value.
         self.init(
-            error: error,
-            repetition: isClosed || (code != .unavailable(.server) && code != .timeout) ? .never : .elsewhere)
+            error: error, repetition: code != .unavailable(.server) && code != .timeout ? .never : .elsewhere)
     }
 }
 

@@ -166,7 +166,11 @@ public final class EtcdKVStore: AsyncKVStoring {
 
     private func commit(_ batch: KVBatch, lease: Int64?) async throws(KVStoreError) -> UInt64? {
         let transaction = try names.transaction(of: batch, lease: lease)
-        guard !transaction.success.isEmpty || !transaction.compare.isEmpty else { return nil }
+        guard !transaction.success.isEmpty || !transaction.compare.isEmpty else {
+            // Nothing is sent that the closed connections would refuse.
+            guard !transport.isClosed else { throw KVStoreError(.unavailable(.closed), .batch) }
+            return nil
+        }
         let key = batch.changes.count == 1 ? batch.changes[0].name : nil
         guard max(transaction.success.count, transaction.compare.count) <= configuration.maximumBatchSize else {
             throw KVStoreError(.tooLarge, .batch, key: key, detail: "too many operations")

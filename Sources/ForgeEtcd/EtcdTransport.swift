@@ -42,8 +42,9 @@ final class EtcdTransport: Sendable {
         client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: settings)
     }
 
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
     deinit {
-        let isClosed = state.withLock { $0.isClosed }
         if !isClosed { client.shutdown { _ in } }
     }
 

@@ -75,6 +75,18 @@ struct EtcdUnitTests {
         #expect(EtcdFailure("etcdserver: invalid auth token", grpcCode: 16, isWrite: true).repetition == .afterLogIn)
     }
 
+    @Test("a closed store refuses a batch, also one without changes")
+    func closed() async throws {
+        let store = try EtcdKVStore(.test("http://127.0.0.1:1"))
+        await store.close()
+        var changed = KVBatch()
+        try changed.set(KVKey<Int>("a"), value: 1)
+        for batch in [changed, KVBatch()] {
+            let error = await #expect(throws: KVStoreError.self) { try await store.commit(batch, timeToLive: nil) }
+            #expect(error?.code == .unavailable(.closed))
+        }
+    }
+
     @Test("lines are complete, however the chunks are cut")
     func lines() throws {
         let text = Array("{\"a\":1}\n\n{\"b\":2}\n".utf8)
