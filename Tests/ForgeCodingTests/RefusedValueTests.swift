@@ -92,6 +92,18 @@ struct RefusedValueTests {
         }
     }
 
+    /// Decodes its members as dogs through the type of their superclass.
+    struct Owner: Decodable {
+        private enum CodingKeys: CodingKey { case first, second, third }
+        var dogs: [Animal?]
+        init(from decoder: any Decoder) throws {
+            let type: Animal.Type = Dog.self
+            let container = try decoder.container(keyedBy: CodingKeys.self)
+            dogs = [try container.decode(type, forKey: .first), try container.decodeIfPresent(type, forKey: .second)]
+            dogs.append(try container.superDecoder(forKey: .third).singleValueContainer().decode(type))
+        }
+    }
+
     @Test("a metatype of a subclass decodes the subclass")
     func metatypes() throws {
         let type: Animal.Type = Dog.self
@@ -102,5 +114,7 @@ struct RefusedValueTests {
         #expect(try BinaryDecoder().decode(Kennel.self, from: payload).dogs.allSatisfy { $0 is Dog })
         let kennel = try BinaryDecoder().decode(Kennel.self, from: [0x82] + payload + payload)
         #expect(kennel.dogs.count == 2 && kennel.dogs.allSatisfy { $0 is Dog })
+        let members = try BinaryEncoder().encode(["first": Dog(), "second": Dog(), "third": Dog()])
+        #expect(try BinaryDecoder().decode(Owner.self, from: members).dogs.allSatisfy { $0 is Dog })
     }
 }
