@@ -349,6 +349,41 @@ struct LayerCallbackTests {
         withExtendedLifetime(suite) {}
     }
 
+    @Test("while a migrating store asks which names are included, another thread can write through it")
+    func otherThreadsOfFilter() throws {
+        let (old, new) = (InMemoryKVStore(), InMemoryKVStore())
+        let layer = Mutex<(any KVStoring)?>(nil)
+        let calls = Mutex(0)
+        let store = MigratingKVStore(from: old, to: new) { _ in
+            guard let store = layer.withLock({ $0 }) else { return true }
+            calls.withLock { $0 += 1 }
+            let end = DispatchSemaphore(value: 0)
+            Thread.detachNewThread {
+                do { try store.set(KVKey<Int>("other"), value: 1) } catch { Issue.record(error) }
+                end.signal()
+            }
+            let limit = DispatchTime.now() + TestDepth.hangLimit / .seconds(1)
+            if end.wait(timeout: limit) != .success { Issue.record("a lock is held") }
+            return true
+        }
+        layer.withLock { $0 = store }
+        let moves: [() throws -> Void] = [
+            { _ = try store.migrateAll() }, { _ = try store.snapshot() }, { _ = try store.removeMigrated() },
+            { try store.removeAll() },
+        ]
+        for move in moves {
+            try old.set(KVKey<Int>("a"), value: 1)
+            try new.remove(KVKey<Int>("a"))
+            let before = calls.withLock { $0 }
+            try move()
+            let after = calls.withLock { $0 }
+            #expect(after > before)
+        }
+        layer.withLock { $0 = nil }
+        #expect(try old.keys().isEmpty)
+        #expect(try new.keys().isEmpty)
+    }
+
     // In a separate process: a lock that is taken twice ends it.
     @Test("encoding and decoding a value writes and streams the reactive store that streams it", .onOwnThreads)
     func reactive() async throws {

@@ -67,8 +67,7 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///   - copiesOnRead: Whether to move a value when it is read from the old store.
     ///   - isIncluded: Selects the names of the old store for ``keys()``, ``migrateAll()``, ``removeMigrated()`` and
     ///     ``removeAll()``, by default all; others stay in the old store. An app's user defaults, for example, also
-    ///     contain names of the system. It is called while values are moved, and must not wait for another thread that
-    ///     uses this store.
+    ///     contain names of the system. It is called before values are moved, without a lock held.
     public init(
         from old: Old, to new: New, copiesOnRead: Bool = true,
         names isIncluded: (@Sendable (_ name: String) -> Bool)? = nil
@@ -87,7 +86,10 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///   the old store too.
     @discardableResult
     public func migrateAll() throws -> KVTransferReport {
-        try holdingStores(.migrate) { try copyAll() }
+        let names = try oldNames(for: .migrate)
+        let report = try holdingStores(.migrate) { try copyAll(names) }
+        try requireDistinctStores(report, names, for: .migrate)
+        return report
     }
 
     /// Copies every value that only the old store has, and removes values from the old store that the new one has.
@@ -99,30 +101,35 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///   or overlap.
     @discardableResult
     public func removeMigrated() throws -> KVTransferReport {
+        let names = try oldNames(for: .migrate)
+        let report = try holdingStores(.migrate) { try copyAll(names) }
+        try requireDistinctStores(report, names, for: .migrate)
         try holdingStores(.migrate) {
-            let report = try copyAll()
             try secure()
-            let failed = Set(report.failures.map { KeyName($0.name) })
-            let names = try oldNames().filter { !failed.contains(KeyName($0)) }
-            guard let first = names.first else {
-                try flushEarlierRemovals()
-                return report
-            }
+            let copied = names.subtracting(report.failures.map { KeyName($0.name) })
+            let removed = try old.keys().filter { copied.contains(KeyName($0)) }
+            guard let first = removed.first else { return try flushEarlierRemovals() }
             try removeFromOld {
                 try removeFirst(first)
-                for name in names.dropFirst() { try old.removeValue(named: name) }
+                for name in removed.dropFirst() { try old.removeValue(named: name) }
             }
-            return report
         }
+        return report
     }
 
-    private func copyAll() throws -> KVTransferReport {
-        let source = KVImportSource.store(old)
-        let count = try oldNames().count
-        let report = try KVTransfer(from: isIncluded.map(source.filter) ?? source, to: new, existing: .keep).run()
-        // Each value that was copied has appeared in the old store too. Systems add few names to user defaults.
-        guard try report.copiedCount == 0 || oldNames().count - count < report.copiedCount else { throw Self.overlap }
-        return report
+    /// Copies the values of names that the new store does not have; the lock is held.
+    private func copyAll(_ names: Set<KeyName>) throws -> KVTransferReport {
+        let source = KVImportSource.store(old).filter { names.contains(KeyName($0)) }
+        return try KVTransfer(from: source, to: new, existing: .keep).run()
+    }
+
+    /// Throws if each value that was copied has appeared in the old store too. Systems add few names to user defaults.
+    private func requireDistinctStores(
+        _ report: KVTransferReport, _ names: Set<KeyName>, for call: KVStoreError.Operation
+    ) throws {
+        guard report.copiedCount > 0 else { return }
+        let added = try oldNames(for: call).subtracting(names)
+        guard added.count < report.copiedCount else { throw Self.overlap.of(call) }
     }
 
     /// Removes a value from the old store; throws if it is that of the new one, which shows by its revision or, in a
@@ -144,7 +151,17 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         KVStoreError(.refused, .migrate, detail: "the old and the new store overlap")
     }
 
+    /// The names of the old store that are included. That is decided by code of the app, so the lock may not be held.
     private func oldNames() throws -> [String] { try old.keys().filter(isIncluded ?? { _ in true }) }
+
+    /// The same for a call that errors name.
+    private func oldNames(for call: KVStoreError.Operation) throws -> Set<KeyName> {
+        do {
+            return Set(try oldNames().map(KeyName.init))
+        } catch let error as KVStoreError {
+            throw error.of(call)
+        }
+    }
 
     /// Makes copies durable before the originals are removed.
     private func secure() throws { try new.transactional?.synchronize() }
@@ -306,9 +323,10 @@ extension MigratingKVStore {
     }
 
     public func removeAll() throws {
+        let included = try oldNames(for: .removeAll)
         try holdingStores(.removeAll) {
             try preparing(.removeAll) {
-                let names = try oldNames()
+                let names = try old.keys().filter { included.contains(KeyName($0)) }
                 guard !names.isEmpty else { return try flushEarlierRemovals() }
                 try removeFromOld {
                     guard isIncluded != nil else { return try old.removeAll() }
@@ -347,10 +365,14 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
     ///
     /// - Throws: ``KVStoreError``, also if a value cannot be moved.
     public func snapshot() throws -> KVSnapshot {
-        try holdingStores(.snapshot) {
-            if let failure = try copyAll().failures.first { throw failure.error }
-            return try new.snapshot()
+        let names = try oldNames(for: .snapshot)
+        let (report, snapshot) = try holdingStores(.snapshot) { () throws -> (KVTransferReport, KVSnapshot) in
+            let copied = try copyAll(names)
+            if let failure = copied.failures.first { throw failure.error }
+            return (copied, try new.snapshot())
         }
+        try requireDistinctStores(report, names, for: .snapshot)
+        return snapshot
     }
 
     public func commit(_ batch: KVBatch) throws {
