@@ -364,7 +364,11 @@ package struct DirectoryIdentity: Hashable, Sendable {
     var device: UInt64
 
     package init(_ status: FileStatus) {
-        inode = status.inode
-        device = status.device
+        self.init(inode: status.inode, device: status.device)
+    }
+
+    init(inode: UInt64, device: UInt64) {
+        self.inode = inode
+        self.device = device
     }
 }

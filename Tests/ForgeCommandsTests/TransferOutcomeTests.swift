@@ -111,6 +111,10 @@ struct TransferOutcomeTests {
         try expect("b/1", "b/own", "old", "z/1", "z/2")
         try await copy(moving: [("b/2", "b/0")])
         try expect("b/0", "b/1", "b/own")
+        // A directory that the source does not have any more is no failure.
+        try scratch.plant("t/old")
+        try await copy(moving: [("z", "../gone")])
+        try expect("b/0", "b/1", "b/own")
         let run = try CommandRun(["copy"] + places)
         #expect(run.status == 0 && run.output == "0 copied (0 B), 3 equal, 0 deleted\n", "\(run.output)")
         // Without anything to delete, it is one that was created since.

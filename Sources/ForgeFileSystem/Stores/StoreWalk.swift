@@ -3,10 +3,11 @@ import SystemPackage
 /// Walks a tree in the order of the bytes of its paths; a directory is at the place of its name with a slash, as in
 /// Git, and the markers of a store come before all other entries of its root, so that a copy has them first.
 ///
-/// It locks nothing, follows no link and stays below its root. Files that disappear meanwhile are left out. A directory
-/// that does so after it was named by the one above is reported: it may have been moved to a place that the walk has
-/// passed. Each directory is listed once, when it is entered, so a walk needs memory for the entries of the directories
-/// on the present path, and one descriptor.
+/// It locks nothing, follows no link and stays below its root. Files that disappear meanwhile are left out, and so are
+/// directories that were removed. One that may have been moved instead, to a place that the walk has passed, is reported
+/// at the end. Each directory is listed once, when it is entered, so a walk needs memory for the entries of the
+/// directories on the present path, and one descriptor. If a directory has disappeared, all directories are listed again
+/// at the end.
 package struct StoreWalk {
     /// One step of the walk.
     package enum Event: Sendable {
@@ -17,8 +18,8 @@ package struct StoreWalk {
         /// The directory that the walk leaves out.
         case other(POSIXPath)
         /// A directory or file that could not be read; the path of the error is relative to the root of the walk. With
-        /// an error that is a disappearance, a directory was moved, removed or replaced since it was named or listed,
-        /// and what is left of it is not walked.
+        /// an error that is a disappearance, a directory was moved or replaced since it was named or listed, and what is
+        /// left of it is not walked.
         case failed(FileSystemError)
     }
 
@@ -48,6 +49,13 @@ package struct StoreWalk {
     private var isStarted = false
     /// The directory that is open at the moment.
     private var current: OpenDirectory?
+    /// The directories that were not found at their turn; at the end those that are still to be reported, in descending
+    /// order.
+    private var missing: [(identity: DirectoryIdentity, error: FileSystemError)] = []
+    private var isEnded = false
+    /// Whether each directory had the inode number that was listed for it. File systems that store no numbers, such as
+    /// FAT, may list another one each time.
+    private var hasListedNumbers = true
 
     /// A directory that was entered.
     private struct Level {
@@ -114,13 +122,17 @@ package struct StoreWalk {
             } catch {
                 levels.removeLast()
                 guard !directory.path.isEmpty else { throw error }
-                return .failed(error.naming(directory.path))
+                let identity = DirectoryIdentity(directory.status)
+                if let event = failure(error.naming(directory.path), of: identity) { return event }
+                continue
             }
             guard entry.type != .directory || directory.scope.isTemporary(entry.name) else {
+                let identity = DirectoryIdentity(inode: entry.inode, device: directory.status.device)
                 do throws(FileSystemError) {
-                    return try enter(path)
+                    return try enter(path, listed: identity)
                 } catch {
-                    return .failed(error.naming(path))
+                    if let event = failure(error.naming(path), of: identity) { return event }
+                    continue
                 }
             }
             do throws(FileSystemError) {
@@ -134,7 +146,11 @@ package struct StoreWalk {
             }
         }
         current = nil
-        return nil
+        if !isEnded {
+            isEnded = true
+            missing = missing.isEmpty ? [] : notRemoved().reversed()
+        }
+        return missing.popLast().map { .failed($0.error) }
     }
 
     /// Leaves the directory that was entered last, without its entries.
@@ -142,10 +158,14 @@ package struct StoreWalk {
         levels.removeLast()
     }
 
-    /// Lists a directory.
-    private mutating func enter(_ path: POSIXPath) throws(FileSystemError) -> Event {
+    /// Lists a directory; `listed` is its identity by the listing of the one above.
+    private mutating func enter(
+        _ path: POSIXPath, listed: DirectoryIdentity? = nil
+    ) throws(FileSystemError) -> Event {
         let descriptor = try open(path).descriptor
         let status = try fileSystem.status(of: .descriptor(descriptor))
+        // On another device, a file system is mounted there.
+        if let listed, listed.device == status.device, listed.inode != status.inode { hasListedNumbers = false }
         guard DirectoryIdentity(status) != excluded else { return .other(path) }
         var entries = try fileSystem.entries(of: descriptor)
         let above = levels.last?.directory
@@ -202,6 +222,49 @@ package struct StoreWalk {
     }
 
     // MARK: Since then
+
+    /// The event for a directory that could not be entered or read on; nil if it is missing, until the end of the walk.
+    private mutating func failure(_ error: FileSystemError, of directory: DirectoryIdentity) -> Event? {
+        guard error.errno.isDisappearance else { return .failed(error) }
+        missing.append((directory, error))
+        return nil
+    }
+
+    /// The missing directories that may be elsewhere: all directories are listed again, and one is removed only if
+    /// neither its path nor its inode number is found. None is if a directory cannot be listed, because of an error, or
+    /// because it disappears, perhaps with the missing ones in it.
+    private func notRemoved() -> [(identity: DirectoryIdentity, error: FileSystemError)] {
+        guard hasListedNumbers else { return missing }
+        var found: Set<DirectoryIdentity> = []
+        var pending: [POSIXPath] = [""]
+        do throws(FileSystemError) {
+            while let path = pending.popLast() {
+                let directory = try root.open(path.isEmpty ? "." : path)
+                defer { fileSystem.discard(directory) }
+                let status = try fileSystem.status(of: .descriptor(directory))
+                // A listing has other numbers than a status where it crosses subvolumes (Btrfs).
+                found.insert(DirectoryIdentity(status))
+                for entry in try fileSystem.entries(of: directory) where entry.type == .directory {
+                    found.insert(DirectoryIdentity(inode: entry.inode, device: status.device))
+                    pending.append(path.appending(entry.name))
+                }
+            }
+        } catch {
+            return missing
+        }
+        return missing.filter { found.contains($0.identity) || isTaken($0.error.path ?? "") }
+    }
+
+    /// Whether the path of a missing directory leads to an entry, or cannot be looked up.
+    private func isTaken(_ path: POSIXPath) -> Bool {
+        do throws(FileSystemError) {
+            let (directory, name) = try root.openParent(of: path)
+            defer { fileSystem.discard(directory) }
+            return try fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+        } catch {
+            return !error.errno.isDisappearance
+        }
+    }
 
     /// Whether a file that ``next()`` has returned was removed since. False if an entry has its name, and if its whole
     /// directory is not at its path any more: the file may be elsewhere then.

@@ -363,27 +363,33 @@ struct StoreWalkTests {
             if call.operation == .status, call.path == "f" { throw FileSystemError(.status, .ioError, path: "f") }
             if call.operation == .status, call.path == "z" { try memory.unlink("/t/z") }
         }
-        #expect(try lines(on: changing) == ["/ none", "a ENOENT", "d/ none", "d/f EIO", "d/g content -"])
+        #expect(try lines(on: changing) == ["/ none", "d/ none", "d/f EIO", "d/g content -"])
     }
 
-    @Test("reports a directory that is moved or replaced before it is entered, or while it is walked")
+    @Test("reports at the end a directory that is moved or replaced before it is entered, or while it is walked")
     func moves() throws {
         for path in ["/t/d/e/x", "/t/d/f", "/t/z", "/n/f"] as [POSIXPath] { try write("", to: path) }
-        func walk(_ operation: FileSystemOperation, _ name: POSIXPath, new: POSIXPath? = nil) throws -> [String] {
+        func walk(
+            _ operation: FileSystemOperation, _ name: POSIXPath, to place: POSIXPath, new: POSIXPath? = nil
+        ) throws -> [String] {
             let moving = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
-                guard call.operation == operation, call.path == name, try !memory.exists("/m") else { return }
-                try memory.rename("/t/d", to: "/m")
+                guard call.operation == operation, call.path == name, try !memory.exists(place) else { return }
+                try memory.rename("/t/d", to: place)
                 if let new { try memory.rename(new, to: "/t/d") }
             }
-            return try lines(on: moving)
+            let found = try lines(on: moving)
+            if new == nil { try memory.rename(place, to: "/t/d") }
+            return found
         }
         // The open directory is read on.
-        #expect(try walk(.open, "d/e") == ["/ none", "d/ none", "d/e ENOENT", "d/f content -", "z content -"])
-        try memory.rename("/m", to: "/t/d")
-        let lost = ["/ none", "d/ none", "d/e/ none", "d/e/x content -", "d ENOENT", "z content -"]
-        #expect(try walk(.status, "x") == lost)
-        try memory.rename("/m", to: "/t/d")
-        #expect(try walk(.status, "x", new: "/n") == lost)
+        let unread = ["/ none", "d/ none", "d/f content -", "z content -"]
+        #expect(try walk(.open, "d/e", to: "/t/a") == unread + ["d/e ENOENT"])
+        let read = ["/ none", "d/ none", "d/e/ none", "d/e/x content -", "z content -"]
+        #expect(try walk(.status, "x", to: "/t/a") == read + ["d ENOENT"])
+        // What is not in the tree any more is not missing, unless another directory has its path.
+        #expect(try walk(.open, "d/e", to: "/m") == unread)
+        #expect(try walk(.status, "x", to: "/m") == read)
+        #expect(try walk(.status, "x", to: "/m", new: "/n") == read + ["d ENOENT"])
         // Only directories are left of the one that was replaced, and the new one has more of them.
         for path in ["/u/a/x", "/u/b/y", "/v/a/x", "/v/b/y", "/v/c/new"] as [POSIXPath] { try write("", to: path) }
         try memory.makeDirectories("/w")
@@ -400,6 +406,25 @@ struct StoreWalkTests {
             if call.operation == .status, call.path == "f" { try memory.rename("/t", to: "/r") }
         }
         #expect(throws: FileSystemError.self) { try lines(on: rootless) }
+    }
+
+    @Test(
+        "a directory is removed only if all others can be listed again, and have the numbers that were listed for them",
+        arguments: ["", "error", "number"])
+    func removedDirectories(change: String) throws {
+        for path in ["/t/a/x", "/t/d/y", "/n/y"] as [POSIXPath] { try write("", to: path) }
+        let isRead = Atomic(false)
+        let changing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            if call.operation == .open, call.path == "a" { try memory.removeTree("/t/a") }
+            if call.operation == .status, call.path == "y" { isRead.store(true, ordering: .relaxed) }
+            guard call.operation == .open, call.path == "d" else { return }
+            if change == "error", isRead.load(ordering: .relaxed) { throw FileSystemError(.open, .permissionDenied) }
+            guard change == "number", try memory.exists("/n") else { return }
+            try memory.rename("/t/d", to: "/o")
+            try memory.rename("/n", to: "/t/d")
+        }
+        let lines = try lines(on: changing)
+        #expect(lines == ["/ none", "d/ none", "d/y content -"] + (change.isEmpty ? [] : ["a ENOENT"]))
     }
 
     @Test("a file is removed if its directory is where it was listed, and nothing has its name")
