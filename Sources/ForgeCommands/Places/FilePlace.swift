@@ -333,7 +333,9 @@ extension DiskFileStore: CommandFileStore {
     ) async throws {
         // Links and the like, and directories that cannot be read, which the listing shows.
         var shown: Set<POSIXPath> = []
+        // The directories that the walk has not found yet, and those that it finds besides.
         var listed: Set<POSIXPath> = []
+        var appeared: [POSIXPath] = []
         for try await file in files(in: directory, FileListingOptions(sorted: true)) {
             guard !file.isDirectory else {
                 listed.insert(POSIXPath(file.key))
@@ -349,11 +351,14 @@ extension DiskFileStore: CommandFileStore {
             do {
                 let next = try walk.nextFile(ofStore: true) { entered in
                     let path = parent.appending(entered.path)
-                    // One that was moved there, perhaps before it was listed where it was.
-                    guard !entered.path.isEmpty, path.isKey, !listed.contains(path) else { return }
-                    try unlisted(path, "it appeared after the listing had begun: its files are not listed")
+                    if listed.remove(path) == nil, !entered.path.isEmpty, path.isKey { appeared.append(path) }
                 }
-                guard let entry = next else { return }
+                guard let entry = next else {
+                    // One of them may be the one that is not found, perhaps moved before its files were listed.
+                    guard !listed.isEmpty else { return }
+                    let reason = "it appeared after the listing had begun: its files are not listed"
+                    return try appeared.forEach { try unlisted($0, reason) }
+                }
                 let path = parent.appending(entry.path)
                 // The walk does not know the markers of this store if it may not read them.
                 if path.isStoreMarker && path.splitLast().parent.isEmpty { continue }
@@ -364,6 +369,7 @@ extension DiskFileStore: CommandFileStore {
                 }
             } catch let error as FileSystemError {
                 let path = error.path.map(parent.appending) ?? parent
+                listed.remove(path)
                 if !shown.contains(path) { try unlisted(path, error.reasonLeftOut) }
             }
         }
