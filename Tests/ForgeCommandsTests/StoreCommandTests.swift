@@ -368,6 +368,12 @@ struct StoreCommandTests {
             for finding in findings.dropFirst() {
                 #expect(finding.state == .skipped && finding.details == ["moved or removed after it was listed"])
             }
+            if expected.isEmpty {
+                try CheckCommand.show(findings, json: false)
+            } else {
+                let failure = #expect(throws: CommandFailure.self) { try CheckCommand.show(findings, json: false) }
+                #expect(failure?.status == .partial)
+            }
             try moveBack()
             let usage = try DiskUsage.stores(below: tree())
             #expect(usage.stores.map(\.files) == [operation == .open ? 1 : 3])

@@ -19,8 +19,8 @@ struct CheckCommand: ParsableCommand {
             Long paths are shortened, except with --json, which prints a finding per line and at the end a summary. A \
             directory whose path is too long for the system is reported and not entered.
 
-            Exit status: 0 if nothing is damaged, 1 if something is damaged, or if none of the given keys opens a vault, 4 if there \
-            is no store, 64 for a usage error.
+            Exit status: 0 if nothing is damaged, 1 if something is damaged, or if none of the given keys opens a vault, 2 if \
+            something was moved meanwhile and not checked, 4 if there is no store, 64 for a usage error.
             """)
 
     @OptionGroup var stores: CheckedDirectory
@@ -36,11 +36,17 @@ struct CheckCommand: ParsableCommand {
     }
 
     func run() throws {
-        let findings = try stores.findings(json: output.json)
+        try Self.show(stores.findings(json: output.json), json: output.json)
+    }
+
+    /// Prints the findings and a summary.
+    ///
+    /// - Throws: `ExitCode` if something is damaged; ``CommandFailure`` with the status `partial` if something was moved.
+    static func show(_ findings: [StoreFinding], json: Bool) throws {
         let damaged = findings.count { $0.state == .damaged }
         let unverified = findings.count { $0.state == .unverified }
         let skipped = findings.count { $0.state == .skipped }
-        if output.json {
+        if json {
             for finding in findings { try StandardOutput.print(line: finding) }
             try StandardOutput.print(
                 line: Summary(
@@ -59,6 +65,10 @@ struct CheckCommand: ParsableCommand {
             try StandardOutput.print(table.lines + [summary])
         }
         if damaged + unverified > 0 { throw ExitCode.failure }
+        let moved = findings.count { $0.isElsewhere }
+        guard moved == 0 else {
+            throw CommandFailure("\(counted(moved, "item")) moved meanwhile, not checked: see the list", .partial)
+        }
     }
 }
 
@@ -119,6 +129,8 @@ struct StoreFinding: Encodable, Equatable {
     var details: [String] = []
     /// The path as bytes; ``path`` is its text.
     var location: POSIXPath
+    /// Whether it was not found where it was listed, and may be elsewhere.
+    var isElsewhere = false
     /// The role of the file; `content` for a directory that cannot be read.
     var role = FileRole.content
     /// Whether its directory is the root of a store.

@@ -66,7 +66,8 @@ struct StoreChecker {
         let isElsewhere = error.errno.isDisappearance
         return StoreFinding(
             path: place.shown, kind: "directory", bytes: 0, state: isElsewhere ? .skipped : .damaged,
-            details: [isElsewhere ? error.reasonLeftOut : details(of: error, at: place)], location: place.location)
+            details: [isElsewhere ? error.reasonLeftOut : details(of: error, at: place)], location: place.location,
+            isElsewhere: isElsewhere)
     }
 
     /// The damage of a key-value store whose log is a directory; nil for any other directory.
@@ -135,6 +136,7 @@ struct StoreChecker {
             guard mayBeElsewhere(entry, walk) else { return nil }
             finding.state = .skipped
             finding.details = [error.reasonLeftOut]
+            finding.isElsewhere = true
         } catch {
             finding.state = .damaged
             finding.details.append(details(of: error, at: place))
