@@ -229,6 +229,21 @@ struct OutputTests {
         #expect(counted(1, "key") == "1 key")
         #expect(counted(0, "key") == "0 keys")
     }
+
+    @Test("a file that is created between its copy and the verification is counted, and is no difference")
+    func appearedSince() async throws {
+        let scratch = try Scratch()
+        for path in ["s/z/1", "new"] { try scratch.plant(path, "text") }
+        let arguments = try TransferArguments.parse([
+            "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--verify",
+        ])
+        let log = TransferLog(arguments)
+        let source = try scratch.walked("s", moving: "new", to: "s/z/new", before: .open, of: "z", after: "t/z/1")
+        try await FileTransfer(arguments, log, from: source).run()
+        try log.finish()
+        #expect(log.summaryText == "1 copied (4 B), 0 equal, 1 verified, 1 appeared since")
+        #expect(try scratch.files("t") == ["z/1": "text"])
+    }
 }
 
 @Suite("Standard output that cannot be written")

@@ -10,6 +10,8 @@ final class TransferLog: Sendable {
         case copy, replace, equal, delete, skip, fail, verify
         /// The item was removed since it was listed.
         case removed
+        /// The item did not exist yet when the others were copied.
+        case appeared
     }
 
     private struct Item: Encodable {
@@ -30,6 +32,7 @@ final class TransferLog: Sendable {
         var skipped = 0
         var failed = 0
         var verified = 0
+        var appeared = 0
         var bytes: Int64 = 0
         var seconds = 0.0
         var dryRun = false
@@ -39,8 +42,8 @@ final class TransferLog: Sendable {
     private let arguments: TransferArguments
     private let summary = Mutex(Summary())
 
-    /// The items that were not copied, by the bytes of their keys, if the copies are verified.
-    private let leftOut = Mutex<Set<[UInt8]>>([])
+    /// Whether each item has a copy, by the bytes of its key, if the copies are verified.
+    private let outcomes = Mutex<[[UInt8]: Bool]>([:])
 
     /// Whether standard output is for the items themselves.
     private let isOutputTaken: Bool
@@ -64,7 +67,12 @@ final class TransferLog: Sendable {
     var hasChanges: Bool { summary.withLock { $0.copied + $0.deleted > 0 } }
 
     /// Whether an item was skipped, has failed or was removed meanwhile: it has no copy to be verified.
-    func isLeftOut(_ key: String) -> Bool { leftOut.withLock { $0.contains(Array(key.utf8)) } }
+    func isLeftOut(_ key: String) -> Bool { outcome(of: key) == false }
+
+    /// Whether an item was copied, or was equal already.
+    func isCopied(_ key: String) -> Bool { outcome(of: key) == true }
+
+    private func outcome(of key: String) -> Bool? { outcomes.withLock { $0[Array(key.utf8)] } }
 
     /// Throws if an item of the source failed: a file that seems to be missing may only have been unreadable.
     func requireCompleteSource() throws {
@@ -92,13 +100,15 @@ final class TransferLog: Sendable {
             case .skip: summary.skipped += 1
             case .fail: summary.failed += 1
             case .verify: summary.verified += 1
+            case .appeared: summary.appeared += 1
             case .removed: break
             }
         }
-        if arguments.verify, [.fail, .skip, .removed].contains(action) {
-            leftOut.withLock { _ = $0.insert(Array(key.utf8)) }
+        let isOfCopy = ![.delete, .verify, .appeared].contains(action)
+        if arguments.verify, isOfCopy {
+            outcomes.withLock { $0[Array(key.utf8)] = [.copy, .replace, .equal].contains(action) }
         }
-        if action != .delete, action != .verify { try progress.advance(bytes: bytes ?? 0) }
+        if isOfCopy { try progress.advance(bytes: bytes ?? 0) }
         guard arguments.dryRun || [.fail, .skip, .delete, .removed].contains(action) else { return }
         let item = Item(
             action: action, key: key, source: arguments.source.text(of: key),
@@ -134,18 +144,21 @@ final class TransferLog: Sendable {
         var summary = summary.withLock { $0 }
         summary.seconds = progress.elapsed.seconds
         summary.dryRun = arguments.dryRun
-        try write(arguments.output.json ? JSONText.line(summary) : text(summary) + "\n")
+        try write(arguments.output.json ? JSONText.line(summary) : summaryText + "\n")
     }
 
-    private func text(_ summary: Summary) -> String {
+    /// The summary in words.
+    var summaryText: String {
+        let summary = summary.withLock { $0 }
         var parts = [
-            "\(summary.copied) \(summary.dryRun ? "to copy" : "copied") (\(readableSize(Int(summary.bytes))))",
+            "\(summary.copied) \(arguments.dryRun ? "to copy" : "copied") (\(readableSize(Int(summary.bytes))))",
             "\(summary.equal) equal",
         ]
-        if arguments.delete { parts.append("\(summary.deleted) \(summary.dryRun ? "to delete" : "deleted")") }
+        if arguments.delete { parts.append("\(summary.deleted) \(arguments.dryRun ? "to delete" : "deleted")") }
         if summary.skipped > 0 { parts.append("\(summary.skipped) skipped") }
         if summary.failed > 0 { parts.append("\(summary.failed) failed") }
         if arguments.verify { parts.append("\(summary.verified) verified") }
+        if summary.appeared > 0 { parts.append("\(summary.appeared) appeared since") }
         return parts.joined(separator: ", ")
     }
 

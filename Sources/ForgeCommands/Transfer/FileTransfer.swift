@@ -365,7 +365,7 @@ struct FileTransfer {
         }
     }
 
-    /// Compares each copied file with the source.
+    /// Compares each copied file with the source; counts those that were created since.
     private func verify() throws {
         var walk = walk()
         let recordMoved = { (error: FileSystemError) in
@@ -374,7 +374,7 @@ struct FileTransfer {
             try log.record(.fail, error.shownPath, reason: error.reasonLeftOut)
         }
         while let entry = try nextReadable(&walk, unread: recordMoved) {
-            guard entry.status.type == .regular, target.refusal(of: entry.path) == nil, !isStore || entry.path.isKey,
+            guard case .copied = try walk.carried(entry, ofStore: isStore), target.refusal(of: entry.path) == nil,
                 !log.isLeftOut(entry.path.shown)
             else { continue }
             // The destination keeps its own.
@@ -382,6 +382,8 @@ struct FileTransfer {
             do {
                 if try isEqual(entry.path) {
                     try log.record(.verify, entry.path.shown)
+                } else if !log.isCopied(entry.path.shown) {
+                    try log.record(.appeared, entry.path.shown)
                 } else {
                     try log.record(.fail, entry.path.shown, reason: "differs when read back")
                 }
