@@ -15,6 +15,20 @@ struct KeyValueTransferTests {
         scratch = try Scratch()
     }
 
+    @Test("a source of which nothing can be read creates no destination", arguments: ["kv", "json"])
+    func unreadableSource(scheme: String) throws {
+        try scratch.plant("directory/file")
+        try scratch.plant("lines", "no line\n")
+        for (source, options) in [
+            ("directory", []), ("lines", []), ("lines", scheme == "kv" ? ["--verify"] : []),
+        ] as [(String, [String])] {
+            let words = ["copy", "json:\(scratch.path(source))", "\(scheme):\(scratch.path("new"))"]
+            let run = try CommandRun(words + options)
+            #expect(run.status == 1 && run.errorLines.count == 1, "\(run.errors)")
+            #expect(!FileManager.default.fileExists(atPath: scratch.path("new")))
+        }
+    }
+
     @Test("lines are read from a pipe that has a path")
     func pipe() throws {
         let pipe = scratch.path("pipe")

@@ -72,7 +72,7 @@ struct KeyValueTransfer {
     private func rehearse(_ source: KeyValueSource) async throws -> Names {
         if arguments.destination.scheme == .json { try LinesTarget.require(arguments.destination) }
         let present = try openPresent()
-        let names = try await copy(source, to: present, limit: .max) { _ in }
+        let names = try await copy(source, to: { present }) { _ in }
         if let present, arguments.delete { try await deleteExtraneous(than: names, in: present) }
         return names
     }
@@ -88,29 +88,36 @@ struct KeyValueTransfer {
     }
 
     private func copyToStore(_ source: KeyValueSource) async throws -> Names {
-        try requireFirstLine(of: source)
-        let store: OpenedKVStore
-        if let server = try arguments.destination.server() {
-            store = OpenedKVStore(try server.openKeyValueStore())
-        } else {
-            let (local, damage) = try KVStoreArgument.openShared(arguments.destination.url)
-            for text in damage { try log.record(.fail, "", reason: "the destination was damaged: \(text)") }
-            store = OpenedKVStore(local)
-        }
-        let identity = try destinationIdentity()
+        var opened: OpenedKVStore?
+        var identity: DirectoryIdentity?
         let names: Names
         do {
-            names = try await copy(source, to: store, limit: store.maximumBatchSize()) { try await store.commit($0) }
-            try store.finish()
-            try requireSameDestination(identity)
-            if arguments.delete { try await deleteExtraneous(than: names, in: store) }
+            names = try await copy(source) {
+                opened = try openDestination()
+                identity = try destinationIdentity()
+                return opened
+            } store: {
+                try await opened?.commit($0)
+            }
+            if let opened {
+                try opened.finish()
+                try requireSameDestination(identity)
+            }
+            if arguments.delete { try await deleteExtraneous(than: names, in: opened) }
         } catch {
             // The first error is the one to report.
-            do { try store.close() } catch _ {}
+            do { try opened?.close() } catch _ {}
             throw error
         }
-        try store.close()
+        try opened?.close()
         return names
+    }
+
+    private func openDestination() throws -> OpenedKVStore {
+        if let server = try arguments.destination.server() { return OpenedKVStore(try server.openKeyValueStore()) }
+        let (store, damage) = try KVStoreArgument.openShared(arguments.destination.url)
+        for text in damage { try log.record(.fail, "", reason: "the destination was damaged: \(text)") }
+        return OpenedKVStore(store)
     }
 
     /// The identity of the directory of a local destination.
@@ -129,22 +136,15 @@ struct KeyValueTransfer {
         }
     }
 
-    /// A file without lines creates no store. The size of a pipe says nothing.
-    private func requireFirstLine(of source: KeyValueSource) throws {
-        guard case .lines(let home) = source, !home.isStandardStream else { return }
-        let status = try SystemFileSystem().status(POSIXPath(home.url))
-        if status.type == .regular, status.sizeInBytes == 0 { throw empty }
-    }
-
     private func copyToLines(_ source: KeyValueSource) async throws -> Names {
         try LinesTarget.require(arguments.destination)
         // Its temporary file is created when an interruption is deferred, after the source was waited for.
         var opened: LinesTarget?
-        let names = try await copy(source, to: nil, limit: .max) { batch in
+        let names = try await copy(source, to: { nil }) { batch in
             if opened == nil { opened = try LinesTarget(arguments.destination) }
             for case .set(let key, let bytes) in batch.changes { try opened?.set(key, bytes) }
         }
-        var target = try opened ?? LinesTarget(arguments.destination)
+        guard var target = opened else { return names }
         if log.hasFailed, target.isReplacement {
             throw CommandFailure(
                 "\(arguments.destination.text) was not replaced, because the source is incomplete", .partial)
@@ -157,17 +157,20 @@ struct KeyValueTransfer {
     ///
     /// - Parameters:
     ///   - source: The keys and values.
-    ///   - present: Where equal values are looked for; nil to copy all.
-    ///   - limit: The most changes that `store` takes at once.
+    ///   - open: Opens the store in which equal values are looked for; nil to copy all. It is called before the first
+    ///     value is stored: a source of which nothing can be read creates no store.
     ///   - store: Stores values.
     /// - Returns: The names, if they are needed later.
     /// - Throws: ``CommandFailure``, or the error of the source or of a store that concerns all keys.
     private func copy(
-        _ source: KeyValueSource, to present: OpenedKVStore?, limit: Int, _ store: (KVBatch) async throws -> Void
+        _ source: KeyValueSource, to open: () async throws -> OpenedKVStore?,
+        store: (KVBatch) async throws -> Void
     ) async throws -> Names {
         var names: Names = [:]
         var isEmpty = true
-        var batch = KeyValueBatch(limit: limit)
+        var present: OpenedKVStore?
+        var isOpen = false
+        var batch = KeyValueBatch(limit: .max)
         try await source.forEach { key, result in
             isEmpty = false
             let bytes: [UInt8]
@@ -178,6 +181,11 @@ struct KeyValueTransfer {
             }
             guard key.utf8.count <= KVKey<Bool>.maximumNameLength else {
                 return try log.record(.fail, key.shortened(to: 80), reason: "the name is too long")
+            }
+            if !isOpen {
+                isOpen = true
+                present = try await open()
+                batch = try await KeyValueBatch(limit: present?.maximumBatchSize() ?? .max)
             }
             if arguments.delete || arguments.verify { names[KeyName(key)] = SHA256.hash(data: bytes) }
             if batch.refuses(key, bytes) {
@@ -242,8 +250,11 @@ struct KeyValueTransfer {
 
     // MARK: Afterwards
 
-    private func deleteExtraneous(than names: Names, in store: OpenedKVStore) async throws {
+    /// Deletes the keys of the destination that the source does not have; `store` is nil if none of the source's could be
+    /// read.
+    private func deleteExtraneous(than names: Names, in store: OpenedKVStore?) async throws {
         try log.requireCompleteSource()
+        guard let store else { return }
         let others = try await store.names().filter { names[KeyName($0)] == nil }
         guard others.count <= arguments.maxDelete else {
             throw CommandFailure(
@@ -268,6 +279,7 @@ struct KeyValueTransfer {
 
     /// Reads the destination again and compares it with what was copied.
     private func verify(_ names: Names) async throws {
+        guard !names.isEmpty else { return }
         let (target, damage) = try KeyValueSource.open(arguments.destination)
         for text in damage { try log.record(.fail, "", reason: "the destination is damaged: \(text)") }
         var rest = names
