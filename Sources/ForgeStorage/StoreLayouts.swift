@@ -85,8 +85,10 @@ extension FileRole {
 
 extension StoreWalk {
     /// Creates a walk that tells the files of all stores of this package apart.
-    package init(_ root: ConfinedDirectory, except other: DirectoryIdentity? = nil) {
-        self.init(root, layouts: StoreLayouts.all, except: other)
+    package init(
+        _ root: ConfinedDirectory, except other: DirectoryIdentity? = nil, takesDamagedForWhole: Bool = false
+    ) {
+        self.init(root, layouts: StoreLayouts.all, except: other, takesDamagedForWhole: takesDamagedForWhole)
     }
 }
 

@@ -85,17 +85,19 @@ struct CheckedDirectory: ParsableArguments {
         for path in keyFile { try requirePath(path, of: "key file") }
     }
 
-    /// Checks every store below the directory.
+    /// Checks every store below the directory, as if damaged markers were whole if `takesDamagedForWhole` is set.
     ///
     /// - Returns: The findings, in the order of their paths.
     /// - Throws: ``CommandFailure`` with the status `notFound` if there are no files.
-    func findings(json: Bool) throws -> [StoreFinding] {
+    func findings(json: Bool, takesDamagedForWhole: Bool = false) throws -> [StoreFinding] {
         let root = URL(POSIXPath(directory))
         try requireStore("directory", at: root, isDirectory: true)
         let progress = Progress("files checked", .current(json: json))
         let keys = try keyFile.map { try loadKey(at: URL(POSIXPath($0))) }
         let tree = try ConfinedDirectory(POSIXPath(root))
-        guard let findings = try StoreChecker(keys: keys, progress: progress).check(tree) else {
+        var checker = StoreChecker(keys: keys, progress: progress)
+        checker.takesDamagedForWhole = takesDamagedForWhole
+        guard let findings = try checker.check(tree) else {
             throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
         }
         progress.finish()

@@ -72,9 +72,7 @@ struct RepairCommand: ParsableCommand {
         try repairAll(damaged)
         // A marker that is whole again shows what is damaged beside it; a dry run looks as if it were.
         if !damaged.isEmpty {
-            findings = try StoreMarker.$takesDamagedForWhole.withValue(dryRun) {
-                try stores.findings(json: output.json)
-            }
+            findings = try stores.findings(json: output.json, takesDamagedForWhole: dryRun)
         }
         let others = findings.filter { $0.state == .damaged && $0.role != .marker }
         try repairAll(others)

@@ -10,6 +10,8 @@ import SystemPackage
 struct StoreChecker {
     let keys: [SymmetricKey]
     let progress: Progress
+    /// Whether damaged markers are taken for whole ones: a look at what their repair would show.
+    var takesDamagedForWhole = false
     private let fileSystem = SystemFileSystem()
 
     init(keys: [SymmetricKey], progress: Progress) {
@@ -20,7 +22,7 @@ struct StoreChecker {
     /// The findings, in the order of the walk; nil if there is neither a file nor a store below the directory.
     func check(_ tree: ConfinedDirectory) throws -> [StoreFinding]? {
         let top = tree.path
-        var walk = StoreWalk(tree)
+        var walk = StoreWalk(tree, takesDamagedForWhole: takesDamagedForWhole)
         var findings: [StoreFinding] = []
         var kept = try KeptDirectories(in: tree)
         var isEmpty = true
@@ -74,7 +76,9 @@ struct StoreChecker {
     func logDirectory(_ entry: StoreWalk.Entry, below top: POSIXPath) throws(FileSystemError) -> StoreFinding? {
         let (parent, name) = entry.path.splitLast()
         guard name == FileKVStore.logName, entry.root == parent,
-            try StoreScope(at: top.appendingIfAny(parent), on: fileSystem).owner.contains(.keyValue)
+            try StoreScope(
+                at: top.appendingIfAny(parent), on: fileSystem, takesDamagedForWhole: takesDamagedForWhole
+            ).owner.contains(.keyValue)
         else { return nil }
         return StoreFinding(
             path: entry.path.shown, kind: "key-value store", bytes: 0, state: .damaged,

@@ -85,9 +85,6 @@ package enum StoreMarker {
     private static let version: UInt8 = 1
     private static let length = 16
 
-    /// Whether damaged markers are taken for whole ones: a look at what their repair would show.
-    @TaskLocal package static var takesDamagedForWhole = false
-
     /// The content of the marker of a kind.
     package static func content(of kind: StoreKind) -> [UInt8] {
         let content = magic + [version, kind.rawValue, 0, 0]
@@ -126,9 +123,9 @@ package enum StoreMarker {
     }
 
     /// Reads a marker; nil if it is of a later version or not a regular file, if it was removed meanwhile, and if it is
-    /// damaged, unless ``takesDamagedForWhole`` is set.
+    /// damaged, unless damaged ones are taken for whole.
     static func read(
-        _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
+        _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem, takesDamagedForWhole: Bool
     ) throws(FileSystemError) -> StoreKind? {
         do throws(FileSystemError) {
             let file = try fileSystem.openRegularFile(name, at: directory).descriptor
@@ -149,12 +146,13 @@ extension POSIXFileSystem {
     /// - Parameters:
     ///   - directory: The open directory.
     ///   - entries: Its entries, if the caller has listed them.
+    ///   - takesDamagedForWhole: Whether damaged markers are taken for whole ones: a look at what their repair would show.
     /// - Returns: The owner; markers that are not readable make it ``DirectoryOwner/unknownStore``.
     /// - Throws: ``FileSystemError`` if the directory cannot be listed, or a marker cannot be read because of an error of
     ///   the device.
     /// - Complexity: O(*n*) in the number of entries.
     package func owner(
-        of directory: Descriptor, entries: [DirectoryEntry]? = nil
+        of directory: Descriptor, entries: [DirectoryEntry]? = nil, takesDamagedForWhole: Bool = false
     ) throws(FileSystemError) -> DirectoryOwner {
         let all = if let entries { entries } else { try self.entries(of: directory) }
         var kinds: Set<StoreKind> = []
@@ -166,7 +164,9 @@ extension POSIXFileSystem {
                 continue
             }
             do throws(FileSystemError) {
-                if let kind = try StoreMarker.read(entry.name, at: directory, on: self) {
+                if let kind = try StoreMarker.read(
+                    entry.name, at: directory, on: self, takesDamagedForWhole: takesDamagedForWhole)
+                {
                     kinds.insert(kind)
                 } else {
                     isUnknown = true

@@ -107,12 +107,13 @@ package struct StoreScope: Hashable, Sendable {
     ///   - entries: Its entries, if the caller has listed them.
     ///   - above: The scope of the directory above.
     ///   - fileSystem: Its file system.
+    ///   - takesDamagedForWhole: Whether damaged markers are taken for whole ones.
     /// - Throws: The error of reading the directory or a journal.
     package init(
         of directory: Descriptor, entries: [DirectoryEntry]? = nil, below above: StoreScope,
-        on fileSystem: any POSIXFileSystem
+        on fileSystem: any POSIXFileSystem, takesDamagedForWhole: Bool = false
     ) throws(FileSystemError) {
-        owner = try fileSystem.owner(of: directory, entries: entries)
+        owner = try fileSystem.owner(of: directory, entries: entries, takesDamagedForWhole: takesDamagedForWhole)
         switch owner {
         case .unknownStore:
             (store, temporaryIDs) = (owner, [])
@@ -128,26 +129,29 @@ package struct StoreScope: Hashable, Sendable {
         }
     }
 
-    /// Looks for stores in an open directory and in those above it.
+    /// Looks for stores in an open directory, where damaged markers may be taken for whole ones, and in those above it.
     ///
     /// - Throws: The error of reading the directory. Directories above that cannot be read are taken for ordinary ones.
     package init(
-        of directory: Descriptor, entries: [DirectoryEntry]? = nil, on fileSystem: any POSIXFileSystem
+        of directory: Descriptor, entries: [DirectoryEntry]? = nil, on fileSystem: any POSIXFileSystem,
+        takesDamagedForWhole: Bool = false
     ) throws(FileSystemError) {
-        let own = try StoreScope(of: directory, entries: entries, below: .outside, on: fileSystem)
-        guard !own.isRoot else {
-            self = own
-            return
-        }
+        self = try StoreScope(
+            of: directory, entries: entries, below: .outside, on: fileSystem, takesDamagedForWhole: takesDamagedForWhole
+        )
+        guard !isRoot else { return }
         self = try StoreScope(
             of: directory, entries: entries, below: Self.nearestRoot(above: directory, on: fileSystem), on: fileSystem)
     }
 
-    /// Looks for stores in the directory at a path and in those above it; links on the path are followed.
-    package init(at path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+    /// Looks for stores in the directory at a path, where damaged markers may be taken for whole ones, and in those above
+    /// it; links on the path are followed.
+    package init(
+        at path: POSIXPath, on fileSystem: any POSIXFileSystem, takesDamagedForWhole: Bool = false
+    ) throws(FileSystemError) {
         let directory = try fileSystem.open(path, .readOnly, options: [.directory])
         defer { fileSystem.discard(directory) }
-        try self.init(of: directory, on: fileSystem)
+        try self.init(of: directory, on: fileSystem, takesDamagedForWhole: takesDamagedForWhole)
     }
 
     /// The scope of the nearest directory above an open one that a store has marked; ``outside`` if there is none.

@@ -45,6 +45,7 @@ package struct StoreWalk {
     private let root: ConfinedDirectory
     private let layouts: [any StoreLayout.Type]
     private let excluded: DirectoryIdentity?
+    private let takesDamagedForWhole: Bool
     private var levels: [Level] = []
     private var isStarted = false
     /// The directory that is open at the moment.
@@ -87,12 +88,15 @@ package struct StoreWalk {
     ///   - root: The directory.
     ///   - layouts: The layouts of the stores whose files get roles.
     ///   - other: A directory that is not entered, and reported as ``Event/other(_:)``.
+    ///   - takesDamagedForWhole: Whether damaged markers of stores are taken for whole ones.
     package init(
-        _ root: ConfinedDirectory, layouts: [any StoreLayout.Type], except other: DirectoryIdentity? = nil
+        _ root: ConfinedDirectory, layouts: [any StoreLayout.Type], except other: DirectoryIdentity? = nil,
+        takesDamagedForWhole: Bool = false
     ) {
         self.root = root
         self.layouts = layouts
         excluded = other
+        self.takesDamagedForWhole = takesDamagedForWhole
     }
 
     private var fileSystem: any POSIXFileSystem { root.fileSystem }
@@ -171,9 +175,12 @@ package struct StoreWalk {
         let above = levels.last?.directory
         let scope =
             if let above {
-                try StoreScope(of: descriptor, entries: entries, below: above.scope, on: fileSystem)
+                try StoreScope(
+                    of: descriptor, entries: entries, below: above.scope, on: fileSystem,
+                    takesDamagedForWhole: takesDamagedForWhole)
             } else {
-                try StoreScope(of: descriptor, entries: entries, on: fileSystem)
+                try StoreScope(
+                    of: descriptor, entries: entries, on: fileSystem, takesDamagedForWhole: takesDamagedForWhole)
             }
         entries.sort { Self.isBefore($1, $0) }
         let directory = Entry(
