@@ -11,7 +11,7 @@ import Testing
 
 /// A store as on servers: it takes small batches, its pages are those that are asked for, and another program has a key
 /// in it that is no name.
-private final class PagedStore: LeasingKVStore {
+private final class PagedStore: CommandKVStore {
     private let base = LocalAsyncKVStore(InMemoryKVStore())
     let longestPage = Mutex(0)
     /// The number of requests for values that run now, and the most that ever did.

@@ -10,7 +10,7 @@ import Testing
 @testable import ForgeCommands
 
 /// A store in memory, in which another process sets a key after each of the first reads.
-private final class ContestedStore: AsyncKVStoring {
+private final class ContestedStore: CommandKVStore {
     private let base = LocalAsyncKVStore(InMemoryKVStore())
     /// What the other process sets, in the order of the reads.
     private let others: [[UInt8]]

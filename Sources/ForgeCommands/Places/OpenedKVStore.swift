@@ -170,7 +170,7 @@ struct OpenedKVStore: Sendable {
     /// The maximum number of names of a local store that are listed at once. Listing a slice examines all names.
     private static let sliceCount = 1 << 17
 
-    let store: any AsyncKVStoring
+    let store: any CommandKVStore
 
     /// The store if it is local; reading its values needs no requests.
     private let local: FileKVStore?
@@ -184,7 +184,7 @@ struct OpenedKVStore: Sendable {
     }
 
     /// Wraps a store on servers.
-    init(_ store: any AsyncKVStoring) {
+    init(_ store: any CommandKVStore) {
         self.store = store
         local = nil
         sliceCount = Self.sliceCount
@@ -200,8 +200,8 @@ struct OpenedKVStore: Sendable {
     /// A value that was found under a name.
     struct Found: Hashable, Sendable {
         let entry: KVEntry
-        /// Whether it ends with a lease, as another program has stored it in etcd.
-        var isLeased = false
+        /// Whether it ends with a lease.
+        let isLeased: Bool
 
         /// Whether the store keeps these bytes under the name without a write.
         func keeps(_ bytes: [UInt8]) -> Bool { !isLeased && entry.bytes == bytes }
@@ -225,10 +225,7 @@ struct OpenedKVStore: Sendable {
     }
 
     private func find(_ name: String) async throws -> Found? {
-        if let store = store as? any LeasingKVStore {
-            return try await store.leasedEntry(named: name).map { Found(entry: $0.entry, isLeased: $0.isLeased) }
-        }
-        return try await entry(named: name).map { Found(entry: $0) }
+        try await store.leasedEntry(named: name).map { Found(entry: $0.entry, isLeased: $0.isLeased) }
     }
 
     /// Whether the store has no names.

@@ -48,14 +48,24 @@ struct ServerEnvironment: Sendable {
     static let logger = Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() }
 }
 
-/// A key-value store on servers that tells which values end with a lease.
-protocol LeasingKVStore: AsyncKVStoring {
-    /// The value of a name, and whether it ends with a lease; nil if the name is absent.
+/// A key-value store as the commands use it.
+protocol CommandKVStore: AsyncKVStoring {
+    /// The value of a name, and whether it ends with a lease, as another program has stored it in etcd; nil if the name is
+    /// absent.
     func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)?
 }
 
+extension CommandKVStore {
+    func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)? {
+        guard let entry = try await entry(named: name) else { return nil }
+        return (entry, false)
+    }
+}
+
+extension LocalAsyncKVStore: CommandKVStore {}
+
 #if Etcd
-extension EtcdKVStore: LeasingKVStore {}
+extension EtcdKVStore: CommandKVStore {}
 #endif
 
 extension StoreURL {
@@ -63,7 +73,7 @@ extension StoreURL {
     ///
     /// - Throws: ``CommandFailure``: the status is `notBuilt` without the trait `Etcd`. `KVStoreError` if a
     ///   certificate cannot be loaded.
-    func openKeyValueStore(_ environment: ServerEnvironment = ServerEnvironment()) throws -> any AsyncKVStoring {
+    func openKeyValueStore(_ environment: ServerEnvironment = ServerEnvironment()) throws -> any CommandKVStore {
         #if Etcd
         let protocolName = scheme == .etcds ? "https" : "http"
         var configuration = EtcdKVStore.Configuration(endpoints: places.map { "\(protocolName)://\($0)" })
