@@ -17,6 +17,26 @@ import Testing
         #expect(KVKey<Int>.maximumNameLength == 1024)
     }
 
+    @Test("changes, requirements and reports of damage are equal if their names are, byte for byte")
+    func equalityOfNames() {
+        /// Different values with a name.
+        func values(_ name: String) -> [AnyHashable] {
+            let report = KVDamageReport(kind: .value, file: "f", offset: 0, sizeInBytes: 1, key: name)
+            var (moved, shorter, left, named) = (report, report, report, report)
+            moved.offset = 2
+            shorter.sizeInBytes = 0
+            left.isSetAside = false
+            named.file = name
+            return [
+                KVBatch.Change.set(name: name, bytes: []), KVBatch.Change.set(name: name, bytes: [1]),
+                KVBatch.Change.remove(name: name), KVBatch.Requirement(name: name, revision: nil),
+                KVBatch.Requirement(name: name, revision: 1), report, moved, shorter, left, named,
+            ]
+        }
+        let all = values("\u{E9}") + values("e\u{301}") + values("a")
+        #expect(all.count == 30 && Set(all).count == 30 && Set(all + values("\u{E9}")).count == 30)
+    }
+
     @Test(
         "a key describes itself in one line",
         arguments: [

@@ -7,7 +7,7 @@ import ForgeCoding
 /// to each of them.
 public struct KVBatch: Sendable {
     /// One change.
-    public enum Change: Hashable, Sendable {
+    public enum Change: Sendable {
         /// Stores an encoded value.
         case set(name: String, bytes: [UInt8])
 
@@ -23,7 +23,7 @@ public struct KVBatch: Sendable {
     }
 
     /// A condition on a name.
-    public struct Requirement: Hashable, Sendable {
+    public struct Requirement: Sendable {
         public var name: String
 
         /// The required revision of the value; nil requires the name to be absent.
@@ -96,6 +96,30 @@ public struct KVBatch: Sendable {
     public mutating func require(_ name: String, revision: UInt64?) {
         requirements.append(Requirement(name: name, revision: revision))
     }
+}
+
+/// Names are compared by their bytes.
+extension KVBatch.Change: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var name: KeyName
+        var bytes: [UInt8]?
+    }
+
+    var identity: Identity {
+        switch self {
+        case .set(let name, let bytes): Identity(name: KeyName(name), bytes: bytes)
+        case .remove(let name): Identity(name: KeyName(name), bytes: nil)
+        }
+    }
+}
+
+extension KVBatch.Requirement: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var name: KeyName
+        var revision: UInt64?
+    }
+
+    var identity: Identity { Identity(name: KeyName(name), revision: revision) }
 }
 
 /// An encoded value and its revision.

@@ -330,7 +330,7 @@ extension KVStoreIssue: CustomStringConvertible {
 ///
 /// They are set aside unchanged in a separate file beside the log; the owner may inspect, keep or delete it. A store
 /// that is opened with ``FileKVStore/Access/readOnly`` leaves them in the log.
-public struct KVDamageReport: Hashable, Sendable {
+public struct KVDamageReport: Sendable {
     /// The kind of the bytes.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// Records in the middle of the log that were damaged after they had reached the device.
@@ -367,6 +367,22 @@ public struct KVDamageReport: Hashable, Sendable {
 
     /// Whether they were copied or moved out of the log; false if the store was opened read-only.
     public var isSetAside = true
+}
+
+/// Names and paths are compared by their bytes.
+extension KVDamageReport: Hashable, ComparedByBytes {
+    struct Identity: Hashable {
+        var kind: Kind
+        var names: [KeyName?]
+        var numbers: [Int64]
+        var isSetAside: Bool
+    }
+
+    var identity: Identity {
+        Identity(
+            kind: kind, names: [KeyName(file), key.map(KeyName.init)], numbers: [offset, sizeInBytes],
+            isSetAside: isSetAside)
+    }
 }
 
 extension KVDamageReport: CustomStringConvertible {
