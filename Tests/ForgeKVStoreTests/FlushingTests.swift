@@ -49,7 +49,10 @@ struct FlushingTests {
         let migrating = MigratingKVStore(from: InMemoryKVStore(), to: layered)
         #expect(BlockingLane.lane(of: migrating) === store.engine.lane)
         #expect(store.engine.lane !== BlockingLane.general)
-        #expect(BlockingLane.lane(of: NamespacedKVStore(InMemoryKVStore(), namespace: "n")) === BlockingLane.general)
+        let memory = NamespacedKVStore(InMemoryKVStore(), namespace: "n")
+        #expect(BlockingLane.lane(of: memory) === BlockingLane.general)
+        // Nothing in memory waits, unless a layer does.
+        #expect(LocalAsyncKVStore(InMemoryKVStore()).lane == nil && LocalAsyncKVStore(memory).lane != nil)
     }
 
     @Test("take no thread from another store while the device does not answer")
