@@ -200,8 +200,6 @@ public struct KVStream<Value: Codable & Sendable>: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let source: KVStreamSource<Value>
 
-        public mutating func next() async -> Value?? { await source.next() }
-
         public mutating func next(isolation actor: isolated (any Actor)?) async -> Value?? { await source.next() }
     }
 }
@@ -335,10 +333,6 @@ public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate var values: KVStream<Value>.Iterator
         fileprivate let defaultValue: Value
-
-        public mutating func next() async -> Value? {
-            await values.next().map { $0 ?? defaultValue }
-        }
 
         public mutating func next(isolation actor: isolated (any Actor)?) async -> Value? {
             await values.next(isolation: actor).map { $0 ?? defaultValue }
