@@ -230,6 +230,20 @@ struct OutputTests {
         #expect(counted(0, "key") == "0 keys")
     }
 
+    @Test(
+        "a directory that is not found when its files are copied is a failure if it was moved, and not if it is gone",
+        arguments: ["s/0", "gone"])
+    func missingDirectory(place: String) async throws {
+        let scratch = try Scratch()
+        for path in ["s/a/x", "s/z/1"] { try scratch.plant(path, "text") }
+        let arguments = try TransferArguments.parse(["tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"])
+        let log = TransferLog(arguments)
+        let source = try scratch.walked("s", moving: "s/z", to: place, before: .status, of: "1")
+        try await FileTransfer(arguments, log, from: source).run()
+        #expect(log.summaryText == "1 copied (4 B), 0 equal" + (place == "gone" ? "" : ", 1 failed"))
+        #expect(try scratch.files("t") == ["a/x": "text"])
+    }
+
     @Test("a file that is created between its copy and the verification is counted, and is no difference")
     func appearedSince() async throws {
         let scratch = try Scratch()

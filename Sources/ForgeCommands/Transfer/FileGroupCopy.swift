@@ -61,19 +61,23 @@ struct FileGroupCopy {
 
     /// Copies the files and records the result of each.
     ///
+    /// - Returns: False if their directory is not found any more: they are recorded as removed, but they may be elsewhere
+    ///   with it.
     /// - Throws: An error that concerns all files.
-    mutating func run() async throws {
+    mutating func run() async throws -> Bool {
         defer { if case .success(let directory) = targetDirectory { fileSystem.discard(directory) } }
         let directory: Descriptor
         do throws(SourceFailure) {
             directory = try SourceFile.openDirectory(group.directory, in: source)
         } catch {
-            let isElsewhere = error.error.errno.isDisappearance
-            return try recordFailure(isElsewhere ? FileSystemError.directoryIsElsewhere : "\(error)")
+            let isMissing = error.error.errno.isDisappearance
+            try recordAll(isMissing ? .removed : .fail, isMissing ? nil : "\(error)")
+            return !isMissing
         }
         defer { fileSystem.discard(directory) }
         if let listed = group.identity, try DirectoryIdentity(fileSystem.status(of: .descriptor(directory))) != listed {
-            return try recordFailure(FileSystemError.directoryIsElsewhere)
+            try recordAll(.removed)
+            return false
         }
         for name in group.names {
             try Interruption.check()
@@ -86,6 +90,7 @@ struct FileGroupCopy {
         }
         try await storeBatch()
         if !arguments.dryRun { try target.includeInFlush(group.directory) }
+        return true
     }
 
     private mutating func copy(_ name: POSIXPath, _ path: POSIXPath, in directory: Descriptor) async throws {
@@ -239,8 +244,8 @@ struct FileGroupCopy {
     // MARK: Failures
 
     /// Records that no file of the group can be copied.
-    private func recordFailure(_ reason: String) throws {
-        for name in group.names { try log.record(.fail, group.path(of: name).shown, reason: reason) }
+    private func recordAll(_ action: TransferLog.Action, _ reason: String? = nil) throws {
+        for name in group.names { try log.record(action, group.path(of: name).shown, reason: reason) }
     }
 
     /// Records an error of one file; rethrows one that concerns all files.

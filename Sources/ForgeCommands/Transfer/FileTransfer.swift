@@ -124,7 +124,9 @@ struct FileTransfer {
         guard next != nil else { return false }
         if target.store != nil { try FileTarget.requireNoUnmarkedStores(in: target.root, .partial) }
         try await openStore()
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        // The directories that were listed and not found when their files were to be copied.
+        var missing: [POSIXPath: DirectoryIdentity] = [:]
+        try await withThrowingTaskGroup(of: FileGroup?.self) { group in
             var running = 0
             while let first = next {
                 var files = FileGroup(
@@ -143,22 +145,25 @@ struct FileTransfer {
                     var copy = FileGroupCopy(
                         FileGroup(directory: files.directory, names: Array(markers), identity: files.identity),
                         preparedWith: failure, from: source, to: target, arguments, log)
-                    try await copy.run()
+                    if try await !copy.run() { missing[files.directory] = files.identity }
                     files.names.removeFirst(markers.count)
                 }
                 if running == Self.concurrency {
-                    try await group.next()
+                    if let files = try await group.next() ?? nil { missing[files.directory] = files.identity }
                     running -= 1
                 }
                 group.addTask { [files] in
                     var copy = FileGroupCopy(
                         files, preparedWith: failure, from: source, to: target, arguments, log)
-                    try await copy.run()
+                    return try await copy.run() ? nil : files
                 }
                 running += 1
             }
-            try await group.waitForAll()
+            for try await case let files? in group { missing[files.directory] = files.identity }
         }
+        // Records those that may have been moved.
+        for (directory, identity) in missing { walk.miss(directory, identity) }
+        _ = try nextFile(&walk)
         return true
     }
 
@@ -338,7 +343,7 @@ struct FileTransfer {
                 directory: directory, names: [name], identity: entry.parent, listed: walk.openDirectory)
             var copy = FileGroupCopy(
                 files, preparedWith: try prepare(directory), from: source, to: target, arguments, log)
-            try await copy.run()
+            guard try await copy.run() else { throw CommandFailure.sourceChanged(entry.path.shown) }
         }
         guard isAny else { return }
         try log.requireCompleteSource()

@@ -50,10 +50,10 @@ package struct StoreWalk {
     private var isStarted = false
     /// The directory that is open at the moment.
     private var current: OpenDirectory?
-    /// The directories that were not found at their turn; at the end those that are still to be reported, in descending
-    /// order.
+    /// The directories that were not found at their turn, until the end of the walk.
     private var missing: [(identity: DirectoryIdentity, error: FileSystemError)] = []
-    private var isEnded = false
+    /// The errors of those that were not removed and are still to be reported, in descending order.
+    private var lost: [FileSystemError] = []
     /// Whether each directory had the inode number that was listed for it. File systems that store no numbers, such as
     /// FAT, may list another one each time.
     private var hasListedNumbers = true
@@ -150,11 +150,11 @@ package struct StoreWalk {
             }
         }
         current = nil
-        if !isEnded {
-            isEnded = true
-            missing = missing.isEmpty ? [] : notRemoved().reversed()
+        if !missing.isEmpty {
+            lost = notRemoved().reversed()
+            missing = []
         }
-        return missing.popLast().map { .failed($0.error) }
+        return lost.popLast().map { .failed($0) }
     }
 
     /// Leaves the directory that was entered last, without its entries.
@@ -237,11 +237,17 @@ package struct StoreWalk {
         return nil
     }
 
-    /// The missing directories that may be elsewhere: all directories are listed again, and one is removed only if
-    /// neither its path nor its inode number is found. None is if a directory cannot be listed, because of an error, or
-    /// because it disappears, perhaps with the missing ones in it.
-    private func notRemoved() -> [(identity: DirectoryIdentity, error: FileSystemError)] {
-        guard hasListedNumbers else { return missing }
+    /// Adds a directory whose files ``next()`` has returned, and which was not found later, to those that are reported at
+    /// the end unless they were removed. After the end, ``next()`` reports it.
+    package mutating func miss(_ path: POSIXPath, _ identity: DirectoryIdentity) {
+        missing.append((identity, FileSystemError(.open, .noSuchFileOrDirectory, path: path)))
+    }
+
+    /// The errors of the missing directories that may be elsewhere: all directories are listed again, and one is removed
+    /// only if neither its path nor its inode number is found. None is if a directory cannot be listed, because of an
+    /// error, or because it disappears, perhaps with the missing ones in it.
+    private func notRemoved() -> [FileSystemError] {
+        guard hasListedNumbers else { return missing.map(\.error) }
         var found: Set<DirectoryIdentity> = []
         var pending: [POSIXPath] = [""]
         do throws(FileSystemError) {
@@ -257,9 +263,9 @@ package struct StoreWalk {
                 }
             }
         } catch {
-            return missing
+            return missing.map(\.error)
         }
-        return missing.filter { found.contains($0.identity) || isTaken($0.error.path ?? "") }
+        return missing.filter { found.contains($0.identity) || isTaken($0.error.path ?? "") }.map(\.error)
     }
 
     /// Whether the path of a missing directory leads to an entry, or cannot be looked up.
