@@ -55,8 +55,19 @@ private final class MinimalStore: FileStoring {
     private let files = Mutex<[String: Data]>([:])
     /// The directories that were listed.
     let listed = Mutex<[String]>([])
+    private let entries: [String: String]
+    private let whileSaving: @Sendable () throws -> Void
+
+    /// - Parameters:
+    ///   - entries: The only entry of a directory, whatever files there are.
+    ///   - whileSaving: What another program does during a save.
+    init(entries: [String: String] = [:], whileSaving: @escaping @Sendable () throws -> Void = {}) {
+        self.entries = entries
+        self.whileSaving = whileSaving
+    }
 
     func save(_ data: Data, to path: String, overwrite: Bool = true) async throws {
+        try whileSaving()
         try files.withLock { files in
             if !overwrite, files[path] != nil { throw FileStoreError(.alreadyExists, .save, key: path) }
             files[path] = data
@@ -81,6 +92,7 @@ private final class MinimalStore: FileStoring {
     func list(in directory: String) async throws -> [StoredFile] {
         let prefix = directory.isEmpty ? "" : directory + "/"
         listed.withLock { $0.append(directory) }
+        if let key = entries[directory] { return [StoredFile(key: key, sizeInBytes: 0, modified: .distantPast)] }
         return files.withLock { files in
             var found: [String: StoredFile] = [:]
             for (key, data) in files where key.hasPrefix(prefix) {
@@ -149,5 +161,31 @@ struct MinimalStoreTests {
         #expect(!store.exists("x/moved"))
         try await store.saveJSON([1, 2], to: "numbers")
         #expect(try await store.loadJSON("numbers") == [1, 2])
+    }
+
+    @Test(
+        "an entry that is not a child of the listed directory is an error",
+        arguments: [("", ""), ("", "a/b"), ("d", "d"), ("d", "d/"), ("d", "dx"), ("d", "d/a/b"), ("d", "e/f")])
+    func oddEntries(directory: String, key: String) async throws {
+        let store = MinimalStore(entries: [directory: key])
+        try await store.save(Data(), to: "d/f")
+        let error = await #expect(throws: FileStoreError.self) { try await store.list(recursive: true) }
+        #expect(error?.code == .unavailable(.inputOutput))
+        #expect(error?.operation == .list && error?.key == key)
+        #expect(error.map { "\($0)".contains("but not a child of it") } == true)
+    }
+
+    @Test("a source that another program writes to during a move gets its name back")
+    func changedSource() async throws {
+        let directory = try TemporaryDirectory()
+        try directory.write("content", to: "source")
+        try FileManager.default.linkItem(at: directory.url("source"), to: directory.url("link"))
+        let link = directory.path("link")
+        let store = MinimalStore { try SystemFileSystem().truncate(.path(link), to: 3) }
+        await #expect(
+            performing: { try await store.move(from: directory.url("source"), to: "moved") },
+            throws: hasCode(.invalidSource(.changed)))
+        #expect(try directory.read("source") == "con")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path).sorted() == ["link", "source"])
     }
 }

@@ -64,18 +64,21 @@ struct ExportTests {
         #expect(try memory.status("/out/file").type != .regular)
     }
 
-    @Test("names the destination in the underlying error")
-    func path() async throws {
+    @Test("names the destination alone in the underlying error", arguments: [FileSystemOperation.write, .rename])
+    func path(operation: FileSystemOperation) async throws {
         let store = DiskFileStore(root: root, fileSystem: memory)
         try await store.save(Data(count: 1 << 20), to: "f")
         let full = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-            if call.operation == .write { throw FileSystemError(.write, .noSpace) }
+            guard call.operation == operation else { return }
+            throw FileSystemError(operation, .noSpace, path: call.path, destination: call.destination)
         }
         let error = await #expect(throws: FileStoreError.self) {
             try await DiskFileStore(root: root, fileSystem: full).export("f", to: destination)
         }
         #expect(error?.code == .noSpace)
-        #expect((error?.underlying as? FileSystemError)?.path == "/out/file")
+        let cause = try #require(error?.underlying as? FileSystemError)
+        #expect(cause.path == "/out/file")
+        #expect(cause.destination == nil)
         #expect(try names() == [])
     }
 
@@ -165,5 +168,34 @@ struct ExportTests {
         #expect(calls.withLock { $0[.write] } == nil)
         #expect(calls.withLock { $0[.copyRange] ?? 0 } >= 2)
         #endif
+    }
+}
+
+@Suite("A move within a device")
+struct RenamingMoveTests {
+    @Test(
+        "flushes the content before the file gets its key, as the durability of the store says",
+        arguments: [(Durability.full, true), (.barrier, true), (.none, false)])
+    func flushes(_ durability: Durability, isFlushed expected: Bool) async throws {
+        let memory = InMemoryFileSystem()
+        try memory.write(Data("x".utf8), to: URL(filePath: "/source"))
+        let inode = try memory.status("/source").inode
+        let isFlushed = Atomic(false)
+        let wasFlushed = Mutex<Bool?>(nil)
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize, let file = call.descriptor,
+                try memory.status(of: .descriptor(file)).inode == inode
+            {
+                isFlushed.store(true, ordering: .relaxed)
+            }
+            guard call.operation == .rename, call.destination == "f" else { return }
+            let value = isFlushed.load(ordering: .relaxed)
+            wasFlushed.withLock { $0 = value }
+        }
+        let store = DiskFileStore(
+            root: URL(filePath: "/store"), fileSystem: fileSystem, options: .init(durability: durability))
+        try await store.move(from: URL(filePath: "/source"), to: "f")
+        #expect(wasFlushed.withLock { $0 } == expected)
+        #expect(try memory.status("/store/f").inode == inode)
     }
 }

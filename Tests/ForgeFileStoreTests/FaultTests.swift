@@ -348,6 +348,7 @@ struct FaultTests {
         try await store.save(Data(), to: "a/b/c")
         try await store.copy(from: URL(filePath: "/source"), to: "a/b/d")
         try await store.move(from: URL(filePath: "/source"), to: "a/b/e")
+        try await store.batch { $0.save(Data(), to: "a/b/f") }
         try await store.createDirectory("x/y")
         try await store.delete("a/b/c")
         try await store.deleteDirectory("a")

@@ -94,6 +94,23 @@ struct FileStoreErrorTests {
         }
     }
 
+    @Test("the error for a source has its whole path", arguments: ["/in/missing", "/in/file/below", "/"])
+    func source(path: String) async throws {
+        let memory = InMemoryFileSystem()
+        try memory.createDirectory("/in")
+        try memory.write(Data(), to: URL(filePath: "/in/file"))
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: memory)
+        let source = URL(filePath: path)
+        let calls: [() async throws -> Void] = [
+            { try await store.copy(from: source, to: "f") }, { try await store.move(from: source, to: "f") },
+        ]
+        for call in calls {
+            let error = await #expect(throws: FileStoreError.self) { try await call() }
+            #expect(error?.code == .invalidSource(path == "/" ? .notRegular : .notFound))
+            #expect((error?.underlying as? FileSystemError)?.path == POSIXPath(path))
+        }
+    }
+
     @Test("summing sizes does not trap")
     func totals() {
         let huge = StoredFile(key: "a/b", sizeInBytes: .max, modified: .distantPast)

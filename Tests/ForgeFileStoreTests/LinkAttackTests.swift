@@ -264,8 +264,10 @@ struct SwappedSourceTests {
         try await store.save(Data("old".utf8), to: "file")
         let error = await #expect(throws: FileStoreError.self) { try await store.move(from: source, to: "file") }
         #expect(error?.code == .invalidSource(.notRestored))
-        let kept = try #require((error?.underlying as? FileSystemError)?.path)
+        let cause = try #require(error?.underlying as? FileSystemError)
+        let kept = try #require(cause.path)
         #expect("\(kept)".hasPrefix("/data/store/#move-"))
+        #expect(cause.destination == "/in/source")
         #expect(try memory.readFile(kept) == Array("other".utf8))
         #expect(try memory.readSymbolicLink("/in/source") == "/in/other")
         // No later call lists, reaches or removes it.
@@ -294,6 +296,23 @@ struct SwappedSourceTests {
         #expect(try memory.status("/in/source").permissions == [.ownerReadWrite, .otherRead])
         #expect(try names(in: "/in") == ["source", "other"])
         #expect(try names(in: "/data/store") == ["#journal-0", "#store-files", "file"])
+    }
+
+    @Test("whose new name may not be durable has the mode of a stored file")
+    func unknownDurability() async throws {
+        let isRenamed = Atomic(false)
+        let store = DiskFileStore(
+            root: root,
+            fileSystem: InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                if call.operation == .rename, call.destination == "file" { isRenamed.store(true, ordering: .relaxed) }
+                guard call.operation == .synchronize, isRenamed.load(ordering: .relaxed) else { return }
+                throw FileSystemError(.synchronize, .ioError)
+            })
+        await #expect(
+            performing: { try await store.move(from: self.source, to: "file") }, throws: hasCode(.durabilityUnknown))
+        #expect(try memory.readFile("/data/store/file") == Array("source".utf8))
+        #expect(try memory.status("/data/store/file").permissions == .ownerReadWrite)
+        #expect(try names(in: "/in") == ["other"])
     }
 
     @Test("to an existing key does not lose its name if it may not overwrite")

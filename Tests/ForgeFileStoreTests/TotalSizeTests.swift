@@ -109,4 +109,17 @@ struct TotalSizeTests {
         try ageDirectories()
         #expect(try await store.totalSize() == 910)
     }
+
+    @Test("the files of another store below the root are neither counted nor listed")
+    func nestedStore() async throws {
+        try await DiskFileStore(root: root.appending(path: "d0/inner")).save(Data(count: 1_000), to: "g/h")
+        #expect(try await store.totalSize() == 1_007)
+        for (prefix, expected) in [("d0/", ["d0/e", "d0/e/f", "d0/inner"]), ("d0/inner/", [])] {
+            var keys: [String] = []
+            for try await file in store.files(in: "", FileListingOptions(sorted: true, prefix: prefix)) {
+                keys.append(file.key)
+            }
+            #expect(keys == expected)
+        }
+    }
 }

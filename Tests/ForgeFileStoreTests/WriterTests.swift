@@ -270,6 +270,8 @@ struct UnreadableDirectoryTests {
         await #expect(
             performing: { try await store.list(in: "", recursive: true) }, throws: hasCode(.notPermitted))
         await #expect(performing: { try await store.totalSize() }, throws: hasCode(.notPermitted))
+        await #expect(performing: { for try await _ in store.files() {} }, throws: hasCode(.notPermitted))
+        await #expect(performing: { for try await _ in store.changes() {} }, throws: hasCode(.notPermitted))
     }
 }
 

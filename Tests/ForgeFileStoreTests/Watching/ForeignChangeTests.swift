@@ -161,6 +161,16 @@ struct WatchedRootTests {
         try await Self.expectChange("g", in: &changes, of: store)
     }
 
+    @Test("cannot be watched behind links that lead to each other", arguments: WatchedRoot.Kind.allCases)
+    func linkLoop(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        try root.fileSystem.createSymbolicLink(root.path("a"), to: root.path("b"))
+        try root.fileSystem.createSymbolicLink(root.path("b"), to: root.path("a"))
+        let store = DiskFileStore(root: URL(root.path("a/store")), fileSystem: root.fileSystem)
+        await #expect(
+            performing: { for try await _ in store.changes() {} }, throws: hasCode(.unavailable(.inputOutput)))
+    }
+
     @Test("may be removed, replaced, and moved with the directories above it", arguments: WatchedRoot.Kind.allCases)
     func replaced(_ kind: WatchedRoot.Kind) async throws {
         let root = try WatchedRoot(kind)
