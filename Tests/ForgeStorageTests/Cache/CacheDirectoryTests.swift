@@ -116,7 +116,7 @@ struct CacheDirectoryTests {
             let directory = root.appending(component: "cache")
             let cache = try BoundedCache<Data>(directory: directory, options: options, fileSystem: fileSystem)
             for key in ["a", "b", "c", "d"] { await cache.insert(value(key), for: key) }
-            #expect(try await cache.value(for: "d") { Data() } == value("d"))
+            for _ in 0..<2 { #expect(try await cache.value(for: "d") { Data() } == value("d")) }
             await cache.insert(value("e"), for: "e")
             let left = ["a", "b", "c", "d", "e"].filter { key in
                 fileSystem.fileExists(atPath: directory.path + "/\(key).forgecache")

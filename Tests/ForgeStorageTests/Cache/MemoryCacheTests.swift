@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorage
 import ForgeStorageTesting
@@ -173,6 +174,37 @@ struct CacheLoadTests {
         #expect(cache.valueInMemory(for: "a") == Data("1".utf8))
         fixture.advance(by: 0.25)
         #expect(cache.valueInMemory(for: "a") == nil)
+        // One that ends after the last time that can be stored has no end.
+        fixture.advance(by: 1e20)
+        await cache.insert(Data("2".utf8), for: "a", expiresAfter: .seconds(1))
+        #expect(cache.valueInMemory(for: "a") == Data("2".utf8))
+    }
+
+    @Test("an entry that is read from disk while it is removed is not in memory afterwards", arguments: [true, false])
+    func readDuringRemoval(purges: Bool) async throws {
+        let fixture = CacheFixture()
+        let reading = Mutex<BoundedCache<Data>?>(nil)
+        let fileSystem = InterceptedFileSystem(fixture.fileSystem) { (call) throws(FileSystemError) in
+            guard call.operation == .unlink, let cache = reading.withLock({ $0.take() }) else { return }
+            let isRead = DispatchSemaphore(value: 0)
+            Task {
+                do {
+                    let found = try await cache.value(for: "a") { Data("2".utf8) }
+                    #expect(found == Data("1".utf8))
+                } catch {
+                    Issue.record(error)
+                }
+                isRead.signal()
+            }
+            isRead.wait()
+        }
+        let cache = try BoundedCache<Data>(directory: CacheFixture.directory, fileSystem: fileSystem)
+        await cache.insert(Data("1".utf8), for: "a")
+        reading.withLock { $0 = cache }
+        if purges { try await cache.purge() } else { try await cache.remove("a") }
+        #expect(reading.withLock { $0 == nil })
+        #expect(cache.valueInMemory(for: "a") == nil)
+        #expect(try fixture.files() == [:])
     }
 
     @Test("an entry on disk comes into memory, and a stale one answers while it is loaded", arguments: [true, false])

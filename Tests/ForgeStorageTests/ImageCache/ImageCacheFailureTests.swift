@@ -157,6 +157,8 @@ struct ImageCacheFailureTests {
         #expect(try cache.readCachedImage(id: "a") == nil)
         #expect(try cache.cacheSize() == 0)
         try cache.clearCache()
+        // The directory is removed, and created again for the next image.
+        own.files.withLock { $0 = [:] }
         try cache.cacheImage(id: "b", data: Data("img".utf8))
         let limited = ImageCacheManager(fileSystem: own, cacheDirectory: directory, limits: CacheLimits(count: 1))
         try limited.cacheImage(id: "c", data: Data("img".utf8))
@@ -166,6 +168,8 @@ struct ImageCacheFailureTests {
         try own.write(Data(), to: file("a.cache"))
         #expect(throws: DictionaryFileSystem.Broken.self) { try cache.readCachedImage(id: "a") }
         #expect(throws: DictionaryFileSystem.Broken.self) { try cache.cacheSize() }
+        #expect(throws: DictionaryFileSystem.Broken.self) { try cache.deleteCachedImage(id: "a") }
+        #expect(own.fileExists(atPath: file("a.cache").path))
     }
 }
 
@@ -174,6 +178,7 @@ final class DictionaryFileSystem: FileSystemProtocol {
     enum Missing: CaseIterable, Sendable { case ownError, cocoa, posix, fileSystem }
     struct Broken: Error {}
 
+    /// The files; directories have no content and a slash at the end.
     let files = Mutex<[String: Data]>([:])
     let isBroken = Mutex(false)
     private let missing: Missing
@@ -191,24 +196,31 @@ final class DictionaryFileSystem: FileSystemProtocol {
         }
     }
 
-    /// A directory exists while it has files.
     func fileExists(atPath path: String) -> Bool {
         files.withLock { $0.keys.contains { $0 == path || $0.hasPrefix(path + "/") } }
     }
-    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {}
-    func write(_ data: Data, to url: URL) throws { files.withLock { $0[url.path] = data } }
+    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
+        files.withLock { $0[url.path + "/"] = Data() }
+    }
+    func write(_ data: Data, to url: URL) throws {
+        guard fileExists(atPath: url.deletingLastPathComponent().path) else { throw missingError }
+        files.withLock { $0[url.path] = data }
+    }
     func read(from url: URL) throws -> Data {
         if isBroken.withLock({ $0 }) { throw Broken() }
         guard let data = files.withLock({ $0[url.path] }) else { throw missingError }
         return data
     }
     func removeItem(at url: URL) throws {
+        if isBroken.withLock({ $0 }) { throw Broken() }
         guard files.withLock({ $0.removeValue(forKey: url.path) }) != nil else { throw missingError }
     }
     func contentsOfDirectory(at url: URL) throws -> [URL] {
         if isBroken.withLock({ $0 }) { throw Broken() }
         guard fileExists(atPath: url.path) else { throw missingError }
-        return files.withLock { $0.keys.filter { $0.hasPrefix(url.path + "/") }.map { URL(filePath: $0) } }
+        return files.withLock { files in
+            files.keys.filter { $0.hasPrefix(url.path + "/") && !$0.hasSuffix("/") }.map { URL(filePath: $0) }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("The image cache", .eachPlatform)
 struct ImageCacheManagerTests {
-    @Test("opening a cache flushes nothing, and clearing it flushes its directory once")
+    @Test("opening a cache flushes nothing, and a removal and clearing it flush its directory once")
     func flushes() throws {
         let flushes = Mutex(0)
         let fileSystem = InterceptedFileSystem(EachPlatform.fileSystem()) { (call) throws(FileSystemError) in
@@ -23,8 +23,13 @@ struct ImageCacheManagerTests {
         #expect(fileSystem.fileExists(atPath: directory.path))
         for number in 0..<20 { try cache.cacheImage(id: "\(number)", data: Data(count: 100)) }
         let before = flushCount()
-        try cache.clearCache()
+        try cache.deleteCachedImage(id: "0")
         #expect(flushCount() == before + 1)
+        // A killed process may have removed it without a flush.
+        try cache.deleteCachedImage(id: "0")
+        #expect(flushCount() == before + 2)
+        try cache.clearCache()
+        #expect(flushCount() == before + 3)
         #expect(try cache.cacheSize() == 0)
     }
 
@@ -87,6 +92,16 @@ struct ImageCacheManagerTests {
         try cache.cacheImage(id: "avatar", data: Data("new".utf8))
         #expect(cache.getCachedImage(id: "avatar")?.data == Data("new".utf8))
         #expect(try images(in: directory, on: fileSystem).count == 1)
+    }
+
+    @Test("an image of 64 KiB less than 256 MiB is refused, and the old one is kept")
+    func tooLarge() throws {
+        try cache.cacheImage(id: "avatar", data: Data("old".utf8))
+        let error = #expect(throws: CacheError.self) {
+            try cache.cacheImage(id: "avatar", data: Data(count: (256 << 20) - (64 << 10)))
+        }
+        #expect(error?.reason == .tooLarge && error?.key == "avatar")
+        #expect(cache.getCachedImage(id: "avatar")?.data == Data("old".utf8))
     }
 
     @Test("an image that was never cached is nil, whether or not the directory exists")
