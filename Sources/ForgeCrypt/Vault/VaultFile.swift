@@ -285,10 +285,7 @@ struct VaultFile: Sendable {
         do throws(FileSystemError) {
             try directory.synchronize()
         } catch {
-            var unknown = error
-            unknown.path = name
-            unknown.isEffectVisible = true
-            throw unknown
+            throw error.withVisibleEffect(at: name)
         }
         return aside
     }
@@ -296,10 +293,6 @@ struct VaultFile: Sendable {
     /// Removes the temporary file of a writer whose process has died; the lock must be held.
     func removeTemporaryFile(_ directory: OpenDirectory) throws(FileSystemError) {
         guard let status = try directory.statusIfPresent(Self.temporaryName), status.type == .regular else { return }
-        do throws(FileSystemError) {
-            try directory.unlink(Self.temporaryName)
-        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
-            return  // It does not exist, or another user owns it.
-        }
+        try directory.unlink(Self.temporaryName)
     }
 }

@@ -249,7 +249,7 @@ extension POSIXFileSystem {
 
 extension FileSystemError {
     /// The error of a later step of a change that is visible at `path`.
-    func withVisibleEffect(at path: POSIXPath) -> FileSystemError {
+    package func withVisibleEffect(at path: POSIXPath) -> FileSystemError {
         var error = self
         error.path = path
         error.isEffectVisible = true

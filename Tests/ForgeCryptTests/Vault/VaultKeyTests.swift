@@ -46,6 +46,25 @@ struct VaultKeyTests {
         #expect(all.allSatisfy { $0 == all[0] })
     }
 
+    @Test("a key file that another process creates during the wait for the lock is loaded")
+    func createdMeanwhile() throws {
+        let memory = InMemoryFileSystem()
+        let fileSystem = RecordingFileSystem(memory)
+        let url = url
+        let other = Mutex<SymmetricKey?>(nil)
+        fileSystem.onCall { (operation, _) throws(FileSystemError) in
+            guard operation == .lock, other.withLock({ $0 == nil }) else { return }
+            do {
+                let key = try VaultKeyFile.loadOrCreate(at: url, fileSystem: memory)
+                other.withLock { $0 = key }
+            } catch {
+                Issue.record(error)
+            }
+        }
+        let key = try VaultKeyFile.loadOrCreate(at: url, fileSystem: fileSystem)
+        #expect(key == other.withLock { $0 })
+    }
+
     @Test("a damaged key file is a distinct error and is never replaced")
     func damaged() throws {
         _ = try loadOrCreate()

@@ -38,6 +38,21 @@ struct VaultSharingTests {
         }
     }
 
+    @Test("a verification reads a file again that looks unchanged, and its error names the call and the file")
+    func verification() throws {
+        let place = VaultPlace(InMemoryFileSystem(options: .init(clock: { FileTime(seconds: 1) })))
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        let byte = try place.bytes[200]
+        let file = try place.fileSystem.open(place.path, .readWrite)
+        try place.fileSystem.writeBytes([byte ^ 1], to: file, at: 200)
+        try place.fileSystem.close(file)
+        #expect(try vault.get(TestKeys.token) == "v")
+        let error = #expect(throws: CryptError.self) { try vault.verify() }
+        #expect(error?.code == .tampered && error?.operation == .verify)
+        #expect(error?.path == place.path && error?.key == nil)
+    }
+
     @Test("a read does not wait for a change that waits for another process")
     func readBesideWaitingChange() throws {
         let fileSystem = RecordingFileSystem()
@@ -120,12 +135,14 @@ struct VaultSharingTests {
 
     @Test("createIfAbsent of a present secret needs no lock and writes nothing")
     func presentSecret() throws {
-        let fileSystem = InMemoryFileSystem()
+        let fileSystem = RecordingFileSystem()
         let place = VaultPlace(fileSystem)
         try place.vault().set("v", for: TestKeys.token)
         let before = try place.bytes
         let vault = try place.vault()
+        fileSystem.fail(.lock, .ioError)
         #expect(try !vault.createIfAbsent("w", for: TestKeys.token))
+        fileSystem.onCall(nil)
         #expect(try place.bytes == before)
         #expect(try vault.get(TestKeys.token) == "v")
     }
