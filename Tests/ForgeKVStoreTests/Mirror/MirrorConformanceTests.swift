@@ -65,6 +65,17 @@ struct MirrorConformanceTests {
         #expect(try mirror.numbers == ["a": 1, "b": 2])
         #expect(store.state.withLock { $0.listCount } == 1)
     }
+
+    @Test("a namespace of a remote store has the identifier of no other namespace, nor that of the store")
+    func identifiers() async throws {
+        let store = RemoteDouble()
+        var identifiers: Set<String?> = [try await store.entries(prefix: "", after: nil, limit: 1, at: nil).storeID]
+        for name in ["n", "m"] {
+            let part = NamespacedKVStore(store, namespace: name)
+            identifiers.insert(try await part.entries(prefix: "", after: nil, limit: 1, at: nil).storeID)
+        }
+        #expect(identifiers.count == 3 && !identifiers.contains(nil))
+    }
 }
 
 /// A store whose writes wait until they are cancelled.
