@@ -40,6 +40,16 @@ struct ChangeHubTests {
         }
     }
 
+    @Test("a subscription that always has a change left gets each one", arguments: [2, 5])
+    func neverEmpty(_ limit: Int) async {
+        let subscription = subscribe(toName: "a", limit: limit)
+        hub.append(change("a", 0))
+        for value in 1...20 as ClosedRange<UInt8> {
+            hub.append(change("a", value))
+            #expect(await subscription.next() == .changes([change("a", value - 1)]))
+        }
+    }
+
     @Test("a subscription to a prefix gets the last change of each name at once")
     func prefix() async {
         let subscription = subscribe(toPrefix: "p/")
@@ -70,6 +80,24 @@ struct ChangeHubTests {
         #expect(await subscription.next() == .resync)
         hub.append(change("a", 2))
         #expect(await subscription.next() == .changes([change("a", 2)]))
+    }
+
+    @Test("as many names, or bytes, as the limits allow are reported, however often they change")
+    func atLimits() async {
+        let subscription = subscribe(toPrefix: "")
+        hub.append((0..<ChangeHub.nameLimit).map { change("\($0)", 1) })
+        hub.append(change("0", 2))
+        if case .changes(let changes)? = await subscription.next() {
+            #expect(changes.count == ChangeHub.nameLimit)
+        } else {
+            Issue.record("no changes")
+        }
+        let large = ChangeHub.Change([1], bytes: [UInt8](repeating: 0, count: ChangeHub.byteLimit))
+        for _ in 0..<2 {
+            hub.append([large, large])
+            let isReported = await subscription.next() == .changes([large])
+            #expect(isReported)
+        }
     }
 
     @Test("a change of everything is a resync of a prefix, and the present state of a name")

@@ -91,6 +91,7 @@ struct StoreDirectoryTests {
     @Test("the names of at most eight directories are known to be durable, those that were used last")
     func settledDirectories() throws {
         let store = try open()
+        let openCount = memory.openDescriptors.count
         func flushCount(_ key: String) throws -> Int {
             _ = log.take()
             try save("1", key, in: store)
@@ -103,6 +104,26 @@ struct StoreDirectoryTests {
         for (name, count) in [("0", 2), ("2", 2), ("8", 2), ("1", 3)] {
             #expect(try flushCount("\(name)/x") == count, "\(name)")
         }
+        // Another program replaces a directory, of which no descriptor stays open.
+        try memory.removeTree("/a/b/store/1")
+        try memory.createDirectory("/a/b/store/1")
+        #expect(try flushCount("1/x") == 3)
+        #expect(memory.openDescriptors.count == openCount + 8)
+    }
+
+    @Test("a save without a free descriptor closes those of durable names, and then throws")
+    func noFreeDescriptor() throws {
+        let isFull = Atomic(false)
+        let full = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .open, isFull.load(ordering: .relaxed) else { return }
+            throw FileSystemError(.open, .tooManyOpenFiles)
+        }
+        let store = try StoreDirectory("/a/b/store", on: full)
+        let openCount = memory.openDescriptors.count
+        try save("1", "d/x", in: store)
+        isFull.store(true, ordering: .relaxed)
+        #expect(performing: { try save("2", "d/x", in: store) }, throws: hasErrno(.tooManyOpenFiles))
+        #expect(memory.openDescriptors.count == openCount)
     }
 
     // MARK: What is flushed
@@ -240,6 +261,13 @@ struct StoreDirectoryTests {
         let third = try open()
         for path in recorded { #expect(!memory.fileExists(atPath: path)) }
         for path in others { #expect(memory.fileExists(atPath: path)) }
+        // The name is free again, and one that another program's file has taken is made free.
+        for (key, path) in [("d/y", recorded[0]), ("y", others[0])] {
+            try memory.write(Data("other".utf8), to: URL(filePath: others[0]))
+            let file = try third.stage(try RelativeKey(key), .none)
+            #expect(try memory.readFile(POSIXPath(path)) == [], "\(key)")
+            file.discard()
+        }
         withExtendedLifetime((first, second, third)) {}
     }
 
@@ -310,10 +338,15 @@ struct StoreDirectoryTests {
         try memory.createSymbolicLink("/a/b/store/#journal-2", to: "/nowhere")
         try memory.createNode(
             "/a/b/store/#journal-3", at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+        try memory.createNode(
+            "/a/b/store/#journal-4", at: .workingDirectory, type: .socket, permissions: .ownerReadWrite,
+            deviceNumber: 0)
         let store = try open()
         try save("1", "x", in: store)
+        try store.makeDirectory(try RelativeKey("d"))
+        try store.removeTree(try RelativeKey("d"))
         #expect(try memory.read(from: URL(filePath: "/a/b/store/#journal-0")) == Data("foreign".utf8))
-        #expect(memory.fileExists(atPath: "/a/b/store/#journal-4"))
+        #expect(memory.fileExists(atPath: "/a/b/store/#journal-5"))
         #expect(!memory.fileExists(atPath: "/nowhere"))
     }
 
@@ -400,6 +433,15 @@ struct StoreDirectoryTests {
             failure = error
         }
         #expect(failure?.errno == .noSuchFileOrDirectory && callCount == 3)
+    }
+
+    @Test("a directory that was removed is held open no more")
+    func forgotten() throws {
+        try memory.makeDirectories("/store")
+        let lazy = LazyStoreDirectory("/store", of: .files, on: memory)
+        #expect(try lazy.existing() != nil && memory.openDescriptors.count == 1)
+        try memory.removeTree("/store")
+        #expect(try lazy.existing() == nil && memory.openDescriptors.isEmpty)
     }
 
     @Test("a directory that was removed has no names to flush")

@@ -50,6 +50,25 @@ struct TemporaryFileOriginTests {
         #expect(try origin("/store/#tmp-\(id)-\(Int.max)") == .unrecorded)
     }
 
+    @Test("is known although the record of another directory could not be written before")
+    func tornRecord() throws {
+        let isTorn = Atomic(false)
+        let tearing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .write, let file = call.descriptor, isTorn.load(ordering: .relaxed) else { return }
+            // The checksum of the first record
+            try memory.writeBytes([0, 0, 0, 0], to: file, at: 512)
+            throw FileSystemError(.write, .ioError)
+        }
+        let store = try StoreDirectory(root, on: tearing)
+        try save("d/a", in: store)
+        isTorn.store(true, ordering: .relaxed)
+        expectErrno(.ioError) { try save("e/a", in: store) }
+        isTorn.store(false, ordering: .relaxed)
+        let staged = try store.stage(try RelativeKey("d/b"), .none)
+        #expect(try origin("/store/d/#tmp-\(try id())-0") == .inUse)
+        withExtendedLifetime(staged) {}
+    }
+
     @Test("is not known if the records cannot be read")
     func unreadableRecords() throws {
         do { try save("a", in: try StoreDirectory(root, on: memory)) }
@@ -337,8 +356,9 @@ struct IdleLockTests {
         killed.endProcess()
         // The object takes its record back, and removes what its owner in between has left.
         try save("d/c", in: idle)
-        _ = try StoreDirectory("/store", on: memory)
         #expect(try leftovers(of: memory) == [])
+        _ = try StoreDirectory("/store", on: memory)
+        #expect(!memory.fileExists(atPath: "/store/#journal-1"))
         withExtendedLifetime(lost) {}
     }
 
