@@ -184,6 +184,11 @@ extension ConformanceChecks {
             try tree.expectErrno(.noSuchAddressOrDevice, "a FIFO without readers") {
                 try tree.open("fifo", .writeOnly, [.nonBlocking])
             }
+            for name in tree.isDarwin ? ["fifo"] : ["fifo", "socket"] {
+                try tree.expectErrno(.invalidArgument, "truncate(\(name), followsSymbolicLinks: false)") {
+                    try tree.fileSystem.truncate(.path(tree(name), followsSymbolicLinks: false), to: 0)
+                }
+            }
             try tree.fileSystem.unlink(tree("fifo"))
         },
         refuses("a directory is not created as a node", .notPermitted, or: .invalidArgument) { tree in

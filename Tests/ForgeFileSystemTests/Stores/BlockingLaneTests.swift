@@ -264,7 +264,11 @@ struct BlockingLaneTests {
         let directory = OccupiedDirectory()
         let start = ContinuousClock.now
         let error = await #expect(throws: BlockingLane.DeadlineExceeded.self) {
-            try await lane.run(within: .milliseconds(100)) { _ in try directory.enter(0) }
+            try await lane.run(within: .milliseconds(100)) { cancellation in
+                // The time for that ends with the attempt.
+                cancellation.expectWork(ofSize: 1 << 50)
+                try directory.enter(0)
+            }
         }
         #expect(ContinuousClock.now - start >= .milliseconds(100))
         guard case .occupied(let cause) = error?.awaited else { throw try #require(error) }
