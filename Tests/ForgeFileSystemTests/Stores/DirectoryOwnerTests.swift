@@ -264,6 +264,17 @@ struct StoreWalkTests {
         }
     }
 
+    /// A cache with entries that end in `.cache`.
+    private enum Entries: StoreLayout {
+        static var kind: StoreKind { .cache }
+
+        static func role(
+            of name: POSIXPath, startingWith start: () throws(FileSystemError) -> [UInt8]
+        ) throws(FileSystemError) -> FileRole {
+            name.bytes.suffix(6).elementsEqual(".cache".utf8) ? .entry : .content
+        }
+    }
+
     private func write(_ text: String, to path: POSIXPath) throws {
         try memory.makeDirectories(path.splitLast().parent)
         try memory.write(Data(text.utf8), to: URL(path))
@@ -282,7 +293,8 @@ struct StoreWalkTests {
         on fileSystem: (any POSIXFileSystem)? = nil
     ) throws -> [String] {
         let root = try ConfinedDirectory(root, on: fileSystem ?? memory)
-        var walk = StoreWalk(root, layouts: [Logs.self, FilesLayout.self, ValuesLayout.self], except: other)
+        var walk = StoreWalk(
+            root, layouts: [Logs.self, Entries.self, FilesLayout.self, ValuesLayout.self], except: other)
         var lines: [String] = []
         while let event = try walk.next() {
             switch event {
@@ -334,8 +346,12 @@ struct StoreWalkTests {
     func sharedRoot() throws {
         try mark("/t/f", as: .files)
         try mark("/t/f", as: .keyValue)
-        for name in ["f/log", "f/#lock", "f/d/log"] { try write("LOG", to: POSIXPath("/t/\(name)")) }
+        for directory in ["/t/f", "/t/c"] as [POSIXPath] { try mark(directory, as: .cache) }
+        for name in ["f/log", "f/#lock", "f/d/log", "f/a.cache", "c/a.cache"] {
+            try write("LOG", to: POSIXPath("/t/\(name)"))
+        }
         let lines = try lines()
+        #expect(lines.contains("c/a.cache entry c/") && lines.contains("f/a.cache content f/"))
         #expect(lines.contains("f/log log f/") && lines.contains("f/#lock bookkeeping f/"))
         #expect(lines.contains("f/d/log content f/"))
     }
