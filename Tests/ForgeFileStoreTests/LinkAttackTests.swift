@@ -280,12 +280,19 @@ struct SwappedSourceTests {
         #expect(try memory.readFile(kept) == Array("other".utf8))
     }
 
-    @Test("that is renamed back after a failure keeps its mode, and the old file is kept")
+    @Test("that is renamed back after a failure, durably, keeps its mode, and the old file is kept")
     func failure() async throws {
         let memory = memory
+        let inode = try memory.status("/in").inode
+        let flushCount = Mutex(0)
         let store = DiskFileStore(
             root: root,
             fileSystem: InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                if call.operation == .synchronize, let file = call.descriptor,
+                    try memory.status(of: .descriptor(file)).inode == inode
+                {
+                    flushCount.withLock { $0 += 1 }
+                }
                 guard call.operation == .rename, call.destination == "file" else { return }
                 if memory.fileExists(atPath: "/data/store/file") { throw FileSystemError(.rename, .noSpace) }
             })
@@ -293,6 +300,7 @@ struct SwappedSourceTests {
         await #expect(performing: { try await store.move(from: self.source, to: "file") }, throws: hasCode(.noSpace))
         #expect(try await store.load("file") == Data("old".utf8))
         #expect(try memory.readFile("/in/source") == Array("source".utf8))
+        #expect(flushCount.withLock { $0 } == 1)
         #expect(try memory.status("/in/source").permissions == [.ownerReadWrite, .otherRead])
         #expect(try names(in: "/in") == ["source", "other"])
         #expect(try names(in: "/data/store") == ["#journal-0", "#store-files", "file"])
