@@ -1,4 +1,5 @@
 import ChildProcesses
+import Dispatch
 import ForgeKVStore
 import Foundation
 import Synchronization
@@ -214,6 +215,40 @@ struct ExpiringTests {
         contended.beforeBatch.withLock { $0 = { try other.set(key, value: 6) } }
         #expect(try !store.createIfAbsent(key, value: 7))
         #expect(try store.read(key) == 6)
+    }
+
+    /// A store without batches in which something happens just before a removal.
+    private struct Interrupted: KVLayer, KVRawStoring {
+        let base = InMemoryKVStore()
+        let beforeRemoval: @Sendable () -> Void
+
+        func removeValue(named name: String) throws {
+            beforeRemoval()
+            try base.removeValue(named: name)
+        }
+    }
+
+    @Test("without batches too, a value that another thread stores during a sweep is kept")
+    func concurrentSweep() throws {
+        let (clock, key) = (self.clock, self.key)
+        let action = Mutex<(@Sendable () -> Void)?>(nil)
+        let store = ExpiringKVStore(Interrupted { action.withLock { $0 }?() }) { clock.now }
+        try store.set(key, value: 1, expiresAfter: .zero)
+        let isStored = DispatchSemaphore(value: 0)
+        action.withLock {
+            $0 = {
+                Thread.detachNewThread {
+                    do { try store.set(key, value: 2) } catch { Issue.record(error) }
+                    isStored.signal()
+                }
+                // It waits for the end of the sweep.
+                if isStored.wait(timeout: .now() + .milliseconds(200)) == .success { isStored.signal() }
+            }
+        }
+        #expect(try store.removeExpired() == 1)
+        isStored.wait()
+        #expect(try store.read(key) == 2)
+        action.withLock { $0 = nil }
     }
 
     @Test("a value that this type has not stored is set aside before it is overwritten, and no other")

@@ -273,6 +273,14 @@ struct MigratingTests {
         let store = MigratingKVStore(from: old, to: new, copiesOnRead: false)
         #expect(try !store.createIfAbsent(key, value: 5))
         #expect(try store.update(key, default: 100) { $0 += 1 } == 2)
+        try old.set(KVKey<Int>("b"), value: 3)
+        let conflict = #expect(throws: KVStoreError.self) {
+            try store.batch { batch in
+                batch.require("b", revision: nil)
+                try batch.set(key, value: 4)
+            }
+        }
+        #expect(conflict?.code == .conflict)
         #expect(try store.snapshot().read(key) == 2)
     }
 
