@@ -1,10 +1,11 @@
 import ForgeFileSystem
-import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
 import TestDepth
 import Testing
+
+@testable import ForgeKVStore
 
 /// A store whose pages are empty and promise more.
 private struct EmptyPages: ForwardingStore {
@@ -370,5 +371,20 @@ struct MirrorTests {
         #expect(error?.code == .unavailable(.closed))
         try await other.close()
         withExtendedLifetime(mirror) {}
+    }
+
+    @Test("a closed mirror leaves no task, not even those of its waits and writes")
+    func tasks() async throws {
+        weak var feed: MirrorFeed?
+        do {
+            let mirror = try await MirroredKVStore(LocalAsyncKVStore(InMemoryKVStore()), .test).caughtUp()
+            feed = mirror.feed
+            try await mirror.remote.set(KVKey<Int>("a"), value: 1)
+            try await mirror.close()
+        }
+        // Before the times of the waits end.
+        let end = ContinuousClock.now + TestDepth.hangLimit / 2
+        while feed != nil, ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(2)) }
+        #expect(feed == nil)
     }
 }
