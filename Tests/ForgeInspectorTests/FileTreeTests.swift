@@ -61,6 +61,46 @@ import Testing
         #expect(entries.map(\.content) == [.cacheEntry])
     }
 
+    @Test("shows what an app has stored in a file store, whatever its name and content, but no copy of a key or vault")
+    func attachments() async throws {
+        try stores.keyValueStore("settings").close()
+        let log = try Data(contentsOf: stores.place("settings/log"))
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("vaults/key"))
+        try VaultCrypt(at: stores.place("vaults/vault"), key: key).set("x", for: CryptKey<String>(key: "name"))
+        let files = DiskFileStore(root: stores.place("files"))
+        let text = Data("text".utf8)
+        let contents = [
+            "log": log, "d/log": log, "build\(ImageFile.suffix)": text, "page\(CacheDirectory.suffix)": text,
+            "d/build\(ImageFile.suffix)": text, "quarantine-records-1": text, "d/quarantine-x": text,
+        ]
+        for (name, content) in contents { try await files.save(content, to: name) }
+        for name in ["key", "vault"] {
+            try await files.save(Data(contentsOf: stores.place("vaults/\(name)")), to: "d/\(name).txt")
+        }
+        for (name, content) in contents {
+            let preview = try tree.preview("files/\(name)", offset: 0)
+            #expect(preview.content == .plain, "\(name)")
+            #expect(content == log ? preview.base64 != nil : preview.text == "text", "\(name)")
+        }
+        let rows = try tree.list("files/d", offset: 0, limit: 10).rows
+        #expect(rows.map(\.content) == [.plain, .vaultKey, .plain, .plain, .vault])
+        for name in ["key", "vault"] {
+            let preview = try tree.preview("files/d/\(name).txt", offset: 0)
+            #expect(preview.text == nil && preview.base64 == nil, "\(name)")
+        }
+    }
+
+    @Test("recognises the log, vault and key of a store that is not known, and shows none of them")
+    func unknownStore() throws {
+        try stores.keyValueStore("later").close()
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("later/key"))
+        try VaultCrypt(at: stores.place("later/vault"), key: key).set("x", for: CryptKey<String>(key: "name"))
+        try Data("FORGEDIR of a later version".utf8).write(to: stores.place("later/#store-ledger"))
+        let previews = try ["log", "vault", "key"].map { try tree.preview("later/\($0)", offset: 0) }
+        #expect(previews.map(\.content) == [.log, .vault, .vaultKey])
+        #expect(previews.allSatisfy { $0.text == nil && $0.base64 == nil })
+    }
+
     @Test("lists a file that cannot be examined without its size, and the others")
     func unreadable() throws {
         let memory = InMemoryFileSystem()

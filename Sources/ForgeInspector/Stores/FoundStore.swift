@@ -34,24 +34,27 @@ enum FileContent: String, Encodable, Sendable {
     /// Whether the bytes may be sent: those of vaults, keys and temporary files never are.
     var isShown: Bool { self == .plain }
 
-    /// Recognises the files of the directory's store first, and names that no key can have, as a temporary file may have
-    /// been left by a store that is gone; then the first bytes: a copy of a vault or key is not shown wherever it is.
+    /// The role of the file in the directory's store. Beyond that, a name that no key can have is a store's own, as a
+    /// temporary file may have been left by a store that is gone, and the first bytes recognise a copy of a vault or key,
+    /// which is not shown wherever it is.
     private init(_ name: POSIXPath, in scope: StoreScope, startingWith start: [UInt8]) throws(FileSystemError) {
-        let role = try scope.role(of: name, among: StoreLayouts.all) { () throws(FileSystemError) in start }
-        if [.marker, .bookkeeping, .temporary, .moved].contains(role) || name.isReservedWhenFolded {
+        // The log, vaults and keys of a store that is not known are recognised as in a directory of no store.
+        let known = scope.isUnknown ? StoreScope.outside : scope
+        let role = try known.role(of: name, among: StoreLayouts.all) { () throws(FileSystemError) in start }
+        guard !name.isReservedWhenFolded else {
             self = .own
-        } else if FileKVStore.isQuarantine(name) {
-            self = .quarantine
-        } else if name == FileKVStore.logName, FileKVStore.isLog(startingWith: start) {
-            self = .log
-        } else if VaultCrypt.isVault(startingWith: start) {
-            self = .vault
-        } else if VaultKeyFile.isKeyFile(startingWith: start) {
-            self = .vaultKey
-        } else if FlatFileName.isName(name, suffix: CacheDirectory.suffix) {
-            self = .cacheEntry
-        } else {
-            self = FlatFileName.isName(name, suffix: ImageFile.suffix) ? .image : .plain
+            return
+        }
+        switch role {
+        case .marker, .bookkeeping, .temporary, .moved: self = .own
+        case .quarantine: self = .quarantine
+        case .log: self = .log
+        case .vault: self = .vault
+        case .vaultKey: self = .vaultKey
+        case .entry: self = scope.owner.contains(.images) ? .image : .cacheEntry
+        case .content where VaultCrypt.isVault(startingWith: start): self = .vault
+        case .content where VaultKeyFile.isKeyFile(startingWith: start): self = .vaultKey
+        case .content, .special: self = .plain
         }
     }
 
