@@ -171,6 +171,35 @@ struct CheckTests {
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("b/content/copy/log")) == log)
     }
 
+    @Test("a log of a backup that was cut, between two records too, is damaged, and left as it is by a repair")
+    func cutLogInBackup() throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent("s/kv"))
+        for number in 0..<100 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        try store.close()
+        try scratch.plant("s/note", "text")
+        #expect(try CommandRun(["backup", scratch.path("s"), scratch.path("b")]).status == 0)
+        let log = scratch.url.appendingPathComponent("b/content/kv/log")
+        let whole = try Data(contentsOf: log)
+        // The header alone, and all but the end of the last record.
+        for (count, place) in [(64, "b"), (whole.count - 1, "b"), (whole.count - 1, ""), (whole.count, "b")] {
+            try whole.prefix(count).write(to: log)
+            let isCut = count < whole.count
+            let run = try CommandRun(["check", scratch.path(place), "--json"])
+            #expect(run.status == (isCut ? 1 : 0), "\(count): \(run.output)")
+            #expect(try paths(damagedIn: run).map { $0.hasSuffix("content/kv/log") } == (isCut ? [true] : []))
+            let known = "the manifest of the backup has \(whole.count) bytes and 100 keys"
+            #expect(run.output.contains(known) == isCut, "\(run.output)")
+            #expect(try CommandRun(["repair", scratch.path(place)]).status == (isCut ? 2 : 0))
+            #expect(try Data(contentsOf: log).count == count)
+        }
+        try scratch.plant("b/content/note", "longer text")
+        #expect(try paths(damagedIn: CommandRun(["check", scratch.path("b"), "--json"])) == ["content/note"])
+        // A manifest that is not whole is no reason to find damage: the backup may be in progress.
+        let manifest = scratch.url.appendingPathComponent("b/manifest")
+        try Data(contentsOf: manifest).dropLast(20).write(to: manifest)
+        #expect(try CommandRun(["check", scratch.path("b")]).status == 0)
+    }
+
     @Test("JSON contains paths unchanged, including control characters")
     func controlCharacters() throws {
         try Data("x".utf8).write(to: scratch.url.appendingPathComponent("a\nb\u{1B}c\u{9B}"))

@@ -25,11 +25,12 @@ struct StoreChecker {
         var walk = StoreWalk(tree, takesDamagedForWhole: takesDamagedForWhole)
         var findings: [StoreFinding] = []
         var kept = try KeptDirectories(in: tree)
+        var saved: SavedSizes?
         var isEmpty = true
         while let event = try walk.next() {
             switch event {
             case .entered(let directory):
-                kept.enter(directory.path)
+                if kept.enter(directory.path) { saved = SavedSizes(in: directory.path, of: tree) }
                 if let finding = try logDirectory(directory, below: top) { findings.append(finding) }
                 continue
             case .other: continue
@@ -38,6 +39,7 @@ struct StoreChecker {
             case .file(let entry):
                 isEmpty = false
                 if var finding = check(entry, of: walk, below: top) {
+                    saved?.compare(entry, &finding)
                     kept.note(finding, entry)
                     finding.reasonToKeep = finding.reasonToKeep ?? kept.reason(for: entry.path)
                     findings.append(finding)
@@ -262,6 +264,39 @@ struct StoreChecker {
     }
 }
 
+/// The sizes of the files of a backup according to its manifest. A log that was cut between two records, as by an
+/// interrupted copy of the backup, is a whole one; nothing else tells that there were more.
+private struct SavedSizes {
+    /// By paths relative to the root of the walk.
+    private var files: [POSIXPath: (bytes: Int64, keys: Int?)] = [:]
+
+    /// Reads the manifest in a directory of the walk. There are no sizes if it is not whole: the backup may be in
+    /// progress, and `restore` says what is wrong with it.
+    init(in directory: POSIXPath, of tree: ConfinedDirectory) {
+        let content =
+            directory.isEmpty ? BackupManifest.content : directory.appending(BackupManifest.content)
+        var files = self.files
+        do {
+            try BackupManifestReader(of: tree.path.appendingIfAny(directory)).forEach {
+                files[content.appending(try $0.relativePath())] = ($0.bytes, $0.keys)
+            }
+        } catch {
+            return
+        }
+        self.files = files
+    }
+
+    /// Adds the damage that a file does not have its size in the manifest.
+    func compare(_ entry: StoreWalk.Entry, _ finding: inout StoreFinding) {
+        guard let file = files[entry.path], entry.status.type == .regular, entry.status.sizeInBytes != file.bytes else {
+            return
+        }
+        finding.state = .damaged
+        let keys = file.keys.map { " and \(counted($0, "key"))" } ?? ""
+        finding.details.append("the manifest of the backup has \(file.bytes) bytes\(keys)")
+    }
+}
+
 /// The directories of a walk below which nothing is repaired.
 struct KeptDirectories {
     private let tree: ConfinedDirectory
@@ -278,10 +313,13 @@ struct KeptDirectories {
     }
 
     /// Notes a directory that the walk enters.
-    mutating func enter(_ path: POSIXPath) {
-        if let current, path.isBelow(current.path) { return }
+    ///
+    /// - Returns: Whether it is a backup, or the root of the walk in one, and not below a directory that is kept.
+    mutating func enter(_ path: POSIXPath) -> Bool {
+        if let current, path.isBelow(current.path) { return false }
         let isBackup = path.isEmpty ? isInBackup : BackupManifest.isBackup(path, in: tree)
         current = isBackup ? (path, "in a backup, whose manifest would not fit any more") : nil
+        return isBackup
     }
 
     /// Notes a file, which may be a marker of a later version. The walk comes to markers first.
