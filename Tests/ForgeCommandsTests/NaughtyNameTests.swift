@@ -89,6 +89,57 @@ struct NaughtyNameTests {
         for path in Self.paths {
             #expect(try secrets.get(CryptKey<String>(key: path))?.utf8.elementsEqual(path.utf8) == true, "\(path)")
         }
+        let words = [scratch.path("vault/v"), "--key-file", scratch.path("vault/key")]
+        let names = try CommandRun(["secret", "list", "--json"] + words).rows().compactMap { $0["name"] as? String }
+        // In the order of their bytes, in which the two forms of "é" are far from one another.
+        let ordered = try secrets.keys().map { POSIXPath($0) }
+        #expect(names.map { POSIXPath($0) } == ordered)
+        var left = expected
+        for path in ["\u{e9}", "\u{600}/x", "a\u{301}"] {
+            let get = try CommandRun(["secret", "get"] + words + ["--", path])
+            #expect(get.output.utf8.elementsEqual((path + "\n").utf8), "\(path): \(get.errors)")
+            #expect(try CommandRun(["secret", "rm"] + words + ["--", path]).status == 0, "\(path)")
+            for verb in ["get", "rm"] {
+                #expect(try CommandRun(["kv", verb, kv, "--", path]).status == 0, "\(verb) \(path)")
+            }
+            left.remove(POSIXPath(path))
+            #expect(bytes(try secrets.keys()) == left, "\(path)")
+            #expect(try listed(["kv", "list", "--json", kv]) == left, "\(path)")
+        }
+    }
+
+    @Test("that are no UTF-8 are copied between directories, and reported by copies to and lists of a file store")
+    func invalidNames() throws {
+        let fileSystem = SystemFileSystem()
+        let root = try POSIXPath(scratch.url)
+        // Foundation cannot remove such names.
+        defer { for name in ["s", "t"] as [POSIXPath] { try? fileSystem.removeTree(root.appending(name)) } }
+        try scratch.plant("s/a", "text")
+        let names: [POSIXPath] = [POSIXPath([0x64, 0xFF]).appending("x"), POSIXPath([0x66, 0xFF]), "a"]
+        try fileSystem.createDirectory(root.appending("s").appending(POSIXPath([0x64, 0xFF])))
+        for name in names.dropLast() {
+            try fileSystem.write(Data("text".utf8), to: URL(root.appending("s").appending(name)))
+        }
+        let source = scratch.path("s")
+        let copy = try CommandRun(["copy", "tree:\(source)", "tree:\(scratch.path("t"))", "--json", "--verify"])
+        #expect(copy.status == 0, "\(copy.output) \(copy.errors)")
+        #expect(try copy.summary()["verified"] as? Int == 3, "\(copy.output)")
+        for name in names {
+            #expect(try fileSystem.readFile(root.appending("t").appending(name)) == Array("text".utf8), "\(name)")
+        }
+        for scheme in ["tree", "file"] {
+            let target = "file:\(scratch.path("to-\(scheme)"))"
+            let run = try CommandRun(["copy", "\(scheme):\(source)", target, "--json", "--verify"])
+            #expect(run.status == 2, "\(run.status) \(run.errors)")
+            let failed = try run.rows().filter { $0["action"] as? String == "fail" }.compactMap { $0["key"] as? String }
+            #expect(failed.sorted() == ["d\\xff/x", "f\\xff"], "\(failed)")
+            let summary = try run.summary()
+            #expect(summary["copied"] as? Int == 1 && summary["failed"] as? Int == 2, "\(run.output)")
+        }
+        let list = try CommandRun(["file", "list", source, "--json"])
+        #expect(list.status == 2, "\(list.status) \(list.errors)")
+        let unlisted = try list.rows().filter { $0["unlisted"] is String }.compactMap { $0["key"] as? String }
+        #expect(unlisted.sorted() == ["d\\xff/x", "f\\xff"], "\(list.output)")
     }
 
     @Test("of places are not cut or joined: the colon and the slash of a place are bytes")

@@ -1,3 +1,4 @@
+import ForgeStorage
 import Foundation
 import Testing
 @testable import ForgeCommands
@@ -83,6 +84,33 @@ struct SecretInputTests {
         let reason = "cannot be the vault and the key file: give another --key-file"
         #expect(run.status == 1 && run.errors == "Error: \(scratch.path("new")) \(reason)\n", "\(run.errors)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).sorted() == ["link", "to-new"])
+    }
+
+    @Test(
+        "neither a vault nor a key is created in the directory of another store, or over one of its files",
+        arguments: [
+            "F/a", "F/new", "F/d/b", "F/d/new", "F/#journal-0", "D/a", "D/new", "I/a\(ImageFile.suffix)", "I/new",
+            "C/a\(CacheDirectory.suffix)", "C/new", "S/log", "S/#reserve",
+        ])
+    func otherStores(path: String) async throws {
+        let url = scratch.url
+        let files = DiskFileStore(root: url.appendingPathComponent("F"))
+        for key in ["a", "d/b"] { try await files.save(Data("text".utf8), to: key) }
+        try DiskStorage(path: url.appendingPathComponent("D")).save(value: Data("text".utf8), for: "a")
+        try ImageCacheManager(cacheDirectory: url.appendingPathComponent("I")).cacheImage(id: "a", data: Data([1]))
+        await (try BoundedCache<String>(directory: url.appendingPathComponent("C"), coding: .codable)).insert(
+            "text", for: "a")
+        try FileKVStore(at: url.appendingPathComponent("S")).set(KVKey<Int>("key"), value: 1)
+        _ = try VaultKeyFile.loadOrCreate(at: url.appendingPathComponent("V/key"))
+        let before = try scratch.contents("")
+        for words in [
+            [scratch.path(path), "--key-file", scratch.path("V/key")],
+            [scratch.path("V/new"), "--key-file", scratch.path(path)],
+        ] {
+            let run = try CommandRun(["secret", "set"] + words + ["token", "--create"], input: "secret")
+            #expect(run.status != 0 && run.errorLines.count == 1, "\(words): \(run.status) \(run.errors)")
+            #expect(try scratch.contents("") == before, "\(words)")
+        }
     }
 
     @Test("the error of a missing vault names the option that creates it")

@@ -152,6 +152,10 @@ struct SilenceTests {
             ["kv", "set", files, "key", "1"], ["file", "set", kv, "a"], ["kv", "list", "tree:x"], ["check", kv],
             ["du", files], ["backup", "file:x", scratch.path("b")], ["backup", scratch.path("s"), "kv:b"],
             ["repair", kv], ["restore", "file:x", "y"], ["file", "get", files, "a", "-o", "json:x"],
+            ["file", "set", files, "a", "file:x"], ["secret", "list", "kv:v", "--key-file", "k"],
+            ["secret", "list", "v", "--key-file", "file:k"], ["check", "d", "--key-file", "file:k"], ["serve", files],
+            ["serve", "d", "--vault-key", "file:k"], ["demo", "--directory", "tree:d"], ["demo", "--avatar", "file:x"],
+            ["watch", "tree:d"], ["watch", "d"], ["copy", "d", kv], ["copy", kv, "d"],
         ] {
             let run = try CommandRun(words)
             #expect(run.status == 64, "\(words) \(run.status) \(run.errors)")
@@ -224,16 +228,19 @@ struct SilenceTests {
         #expect(rows.count == 3 && rows.count { $0["unlisted"] is String } == 2, "\(run.output)")
     }
 
-    @Test("of a damaged record of a copy or a backup, at most 64 values are lost", arguments: ["copy", "backup"])
+    @Test(
+        "of a damaged record of a copy or a backup, at most 64 values are lost", arguments: ["copy", "json", "backup"])
     func recordSize(verb: String) throws {
         do {
             let store = try FileKVStore(at: scratch.url.appendingPathComponent("s/kv"))
             for number in 0..<1000 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
         }
+        let (store, lines) = ("kv:\(scratch.path("s/kv"))", "json:\(scratch.path("lines"))")
+        if verb == "json" { #expect(try CommandRun(["copy", store, lines]).status == 0) }
         let words =
-            verb == "copy"
-            ? ["copy", "kv:\(scratch.path("s/kv"))", "kv:\(scratch.path("b/content/kv"))"]
-            : ["backup", scratch.path("s"), scratch.path("b")]
+            verb == "backup"
+            ? ["backup", scratch.path("s"), scratch.path("b")]
+            : ["copy", verb == "json" ? lines : store, "kv:\(scratch.path("b/content/kv"))"]
         #expect(try CommandRun(words).status == 0)
         let directory = scratch.url.appendingPathComponent("b/content/kv")
         var log = try Data(contentsOf: directory.appendingPathComponent("log"))

@@ -136,6 +136,9 @@ struct StoreOwnershipTests {
             ["file", "get", "@/F", "a", "-o", "@/V/vault"], ["file", "get", "@/F", "a", "-o", "@/V/key"],
             ["file", "get", "@/F", "a", "-o", "@/link"], ["file", "get", "@/F", "a", "-o", "@/I/a.cache"],
             ["file", "get", "@/F", "a", "-o", "@/F/#journal-0"], ["file", "get", "@/F", "a", "-o", "@/S/#reserve"],
+            ["copy", "kv:@/S", "json:@/D/a"], ["copy", "kv:@/S", "json:@/C/a\(CacheDirectory.suffix)"],
+            ["file", "get", "@/F", "a", "-o", "@/D/a"],
+            ["file", "get", "@/F", "a", "-o", "@/C/a\(CacheDirectory.suffix)"],
         ])
     func outputs(words: [String]) async throws {
         try makeStore("S")
@@ -145,6 +148,10 @@ struct StoreOwnershipTests {
         try await DiskFileStore(root: scratch.url.appendingPathComponent("F")).save(Data("text".utf8), to: "a")
         try ImageCacheManager(cacheDirectory: scratch.url.appendingPathComponent("I")).cacheImage(
             id: "a", data: Data([1]))
+        try DiskStorage(path: scratch.url.appendingPathComponent("D")).save(
+            value: Data("text".utf8), for: "a")
+        await (try BoundedCache<String>(directory: scratch.url.appendingPathComponent("C"), coding: .codable)).insert(
+            "text", for: "a")
         try scratch.plant("lines", Data("{\"key\":\"a\",\"value\":1}\n".utf8))
         try FileManager.default.createSymbolicLink(
             atPath: scratch.path("link"), withDestinationPath: scratch.path("S/log"))

@@ -29,6 +29,18 @@ import Testing
         #expect(try tree.list("notes", offset: 1, limit: 10).total == 2)
     }
 
+    @Test("lists each name once in windows of one row, also those that are equal strings")
+    func equalNames() throws {
+        // In the order of their bytes.
+        let names: [POSIXPath] = ["A\u{30a}", "a", "e\u{301}", "\u{c5}", "\u{e9}", "\u{212b}"]
+        let memory = InMemoryFileSystem(options: .init(listingOrder: .shuffled(seed: 5)))
+        try memory.createDirectory("/d")
+        for name in names { try memory.write(Data("text".utf8), to: URL(POSIXPath("/d").appending(name))) }
+        let tree = FileTree(try ConfinedDirectory("/d", on: memory))
+        let windows = try names.indices.map { try tree.list("", offset: $0, limit: 1) }
+        #expect(windows.flatMap(\.rows).map(\.id) == names.map(\.percentEncoded))
+    }
+
     @Test("previews text as text, and other bytes in base64")
     func preview() throws {
         #expect(try tree.preview("notes/a.txt", offset: 0).text == "text")

@@ -293,7 +293,7 @@ struct KeyValueTransfer {
                 try log.record(.fail, key, reason: "differs when read back")
             }
         }
-        for name in rest.keys.map(\.string).sorted() {
+        for name in rest.keys.map(\.string).sorted(by: { $0.precedesInBytes($1) }) {
             try log.record(.fail, name, reason: "is missing when read back")
         }
     }

@@ -60,7 +60,7 @@ struct SecretCommand: AsyncParsableCommand {
         @OptionGroup var output: JSONOption
 
         func run() throws {
-            let names = try vault.open().keys().sorted()
+            let names = try vault.open().keys()
             guard !output.json else { return try names.forEach { try StandardOutput.print(line: ["name": $0]) } }
             try StandardOutput.print(names.map { POSIXPath($0).description })
         }

@@ -47,18 +47,18 @@ struct FileTree: Sendable {
         self.root = root
     }
 
-    /// A directory's entries, directories first, by name.
+    /// A directory's entries, directories first, by the bytes of their names.
     func list(_ directory: String, offset: Int, limit: Int) throws(FileSystemError) -> Page {
         let descriptor = try root.open(Self.path(directory))
         defer { fileSystem.discard(descriptor) }
-        var entries = try fileSystem.entries(of: descriptor).map { (String($0.name), $0) }
+        var entries = try fileSystem.entries(of: descriptor)
         entries.sort { left, right in
-            let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
-            return isLeft == isRight ? left.0 < right.0 : isLeft
+            let (isLeft, isRight) = (left.type == .directory, right.type == .directory)
+            return isLeft == isRight ? left.name.bytes.lexicographicallyPrecedes(right.name.bytes) : isLeft
         }
         let scope = try StoreScope(of: descriptor, on: fileSystem)
         var rows: [Row] = []
-        for (_, entry) in entries.dropFirst(offset).prefix(limit) {
+        for entry in entries.dropFirst(offset).prefix(limit) {
             rows.append(try row(entry, at: descriptor, in: scope))
         }
         return Page(total: entries.count, offset: offset, rows: rows)
