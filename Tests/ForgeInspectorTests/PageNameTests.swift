@@ -1,5 +1,6 @@
 #if Inspector
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Testing
 
@@ -145,6 +146,51 @@ import Testing
             }
             #expect(contents == Set(names.indices.map { "content-\($0)" }))
         }
+    }
+
+    @Test("names that Characters and bytes divide differently are those of keys, files and secrets, and lead to them")
+    func unevenNames() async throws {
+        let names = Array(HostileKeys.unevenNames.prefix(32))
+        let store = try FileKVStore(at: stores.place("kv"))
+        for (number, name) in names.enumerated() { try store.set(KVKey<String>(name), value: "value-\(number);") }
+        try store.close()
+        let files = DiskFileStore(root: stores.place("files"))
+        for (number, name) in names.enumerated() { try await files.save(Data("content-\(number)".utf8), to: name) }
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("vaults/key"))
+        let vault = try VaultCrypt(at: stores.place("vaults/v"), key: key)
+        for name in names { try vault.set("secret", for: CryptKey<String>(key: name)) }
+        var options = writable
+        options.vaultKeys = [key]
+        let all = Set(names.map { POSIXPath($0) })
+        try await ServedPage.serving(stores.url, options) { page in
+            let list = try object(await page.get("/api/keys?store=kv"))
+            let rows = try #require(list["rows"] as? [[String: Any]])
+            let keys = rows.compactMap { $0["key"] as? String }
+            #expect(keys.count == names.count && Set(keys.map { POSIXPath($0) }) == all)
+            #expect(try await page.post("/api/unlock", #"{"store":"vaults/v"}"#).status == 200)
+            let secrets = try object(await page.get("/api/vault?store=vaults/v"))["names"] as? [String]
+            #expect(Set((secrets ?? []).map { POSIXPath($0) }) == all)
+            for (number, name) in names.enumerated() {
+                let value = try await page.get("/api/value?store=kv&key=\(field(name))")
+                #expect(value.body.contains("value-\(number);"), "\(name)")
+                // Percent-encoded as a path, and again as a field.
+                let path = field("files/" + POSIXPath(name).percentEncoded)
+                let file = try object(await page.get("/api/file?path=\(path)"))
+                #expect(file["text"] as? String == "content-\(number)", "\(name)")
+            }
+            for name in ["\u{e9}", "\u{600}/x"] {
+                let state = try await page.state(of: field(name), in: "kv")
+                let edit: [String: Any] = [
+                    "store": "kv", "edits": [["key": name, "state": state, "json": "\"edited\""]],
+                ]
+                let text = String(decoding: try JSONSerialization.data(withJSONObject: edit), as: UTF8.self)
+                #expect(try await page.post("/api/edits", text).status == 200, "\(name)")
+            }
+        }
+        let edited = try FileKVStore(at: stores.place("kv"), options: .init(access: .readOnly))
+        #expect(try edited.keys().count == names.count)
+        let changed = try names.filter { try edited.read(KVKey<String>($0)) == "edited" }.map { POSIXPath($0) }
+        #expect(changed == ["\u{e9}", "\u{600}/x"])
     }
 
     @Test("a file of a store is shown if its name begins with # and is a valid key")
