@@ -2,9 +2,10 @@
 """Fails if keys, names or paths may be split or compared by Character, or parsed by Foundation, in what ships.
 
 Swift's `split`, `hasPrefix`, `hasSuffix`, `dropLast` and `contains` of a String work on Characters, which can join a
-slash and its neighbours, and equal Strings can differ in their bytes. Foundation's paths expand `~`, resolve `..` in the
-text and lose bytes that are not UTF-8. EscapedName.swift and POSIXPath.swift in
-Sources/ForgeFileSystem have the operations on bytes; `URL(POSIXPath)` makes the URL of a path. Texts that no user names may use the others; each such line is listed in Scripts/check-bytes.txt
+slash and its neighbours. Equal Strings can differ in their bytes: `==`, a Set and a Dictionary take two names for one,
+and a sort leaves their order open. Foundation's paths expand `~`, resolve `..` in the text and lose bytes that are not
+UTF-8. EscapedName.swift and POSIXPath.swift in Sources/ForgeFileSystem have the operations on bytes; `URL(POSIXPath)`
+makes the URL of a path. Texts that no user names may use the others; each such line is listed in Scripts/check-bytes.txt
 with its reason:
 
     FILE | PART OF THE LINE | REASON
@@ -22,7 +23,8 @@ FORBIDDEN = re.compile(
     r"|String\([\w.$]+\.drop(Last|First)\(|(?<!utf8)(?<!bytes)\.contains\(\"|\bSet<String>"
     r"|\bURL\((filePath|fileURLWithPath):|\bFilePath\((\w+\.)*(path|absoluteString)\b|\bas NSString\)\.|NSString\([^)]*\)\."
     r"|tilde(In)?Path|TildeInPath|\bstandardized(FileURL)?\b|\bstandardize\(|resolv(e|ing)SymlinksInPath"
-    r"|\bjson\(\) [=!]=|\$0\.(key|name) [=!]=|\bMutex<\[String:"
+    r"|\bjson\(\) [=!]=|\$0\.(key|name) [=!]=|(?<![\w.$])[a-z]\w*\.(key|name) [=!]= (?!nil\b|\.)|[=!]= [a-z]\w*\.(key|name)\b"
+    r"|\[String: (?!Any\b|String\b|Data\b|\[UInt8\])|\bDictionary(<String\b|\(uniqueKeysWith)|\.(keys|names)(\(\))?\.sorted\(\)"
 )
 # A line for each form: the expression has to find every one.
 EXAMPLES = (
@@ -32,6 +34,9 @@ EXAMPLES = (
     "(key as NSString).lastPathComponent", "NSString(string: key).pathExtension", "key.expandingTildeInPath",
     "url.standardizedFileURL", "url.standardize()", "url.resolvingSymlinksInPath()", "try a.json() == b.json()",
     "files.first { $0.key == key }", "caches.removeAll { $0.name != name }", "let stores = Mutex<[String: Store]>([:])",
+    "if file.key == key", "guard entry.name != other", "where key == file.key", "name != entry.name",
+    "var stores: [String: Store] = [:]", "Dictionary<String, Int>()", "Dictionary(uniqueKeysWithValues: pairs)",
+    "try store.keys().sorted()", "files.keys.sorted()",
 )
 
 
