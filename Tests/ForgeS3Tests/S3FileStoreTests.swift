@@ -107,6 +107,36 @@ struct S3FileStoreTests {
         #expect(try await store.objects().isEmpty)
     }
 
+    @Test("a directory whose name ends in a character that takes the slash along is listed and deleted like any other")
+    func unevenNames() async throws {
+        let store = try await S3FileStore.test { $0.prefix = "p\u{600}/" }
+        let outside: [POSIXPath] = ["p\u{600}", "p\u{600}x"]
+        for object in outside { try await store.put(String(object)) }
+        // Without those of each byte of ASCII.
+        let names = HostileKeys.unevenNames.prefix(28)
+        for name in names { try await store.save(Data(name.utf8), to: name) }
+        let directories: Set<POSIXPath> = ["\u{600}", "d", "\u{d4e}", "\u{d4e}/\u{301}y", "a\u{600}"]
+        let expected = directories.union(names.map { POSIXPath($0) })
+        func listed(in directory: String = "", recursive: Bool) async throws -> [POSIXPath] {
+            try await store.list(in: directory, recursive: recursive).map { POSIXPath($0.key) }
+        }
+        let all = try await listed(recursive: true)
+        #expect(all.count == expected.count && Set(all) == expected)
+        let top = try await listed(recursive: false)
+        let expectedTop = expected.filter { $0.splitLast().parent.isEmpty }
+        #expect(top.count == expectedTop.count && Set(top) == expectedTop)
+        #expect(try await listed(in: "\u{600}", recursive: false) == ["\u{600}/x"])
+        let below = try await listed(in: "\u{d4e}", recursive: true)
+        #expect(Set(below) == ["\u{d4e}/\u{301}y", "\u{d4e}/\u{301}y/z"])
+        for name in names { #expect(try await store.load(name) == Data(name.utf8), "\(name)") }
+        try await store.deleteDirectory("a\u{600}")
+        let left = try await listed(recursive: true)
+        #expect(Set(left) == expected.subtracting(["a\u{600}", "a\u{600}/b"]))
+        try await store.deleteAll()
+        let objects = try await store.objects()
+        #expect(Set(objects.map { POSIXPath($0) }) == Set(outside))
+    }
+
     @Test("objects whose keys are not valid are neither listed nor deleted")
     func foreign() async throws {
         let store = try await S3FileStore.test()
