@@ -136,6 +136,20 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: stores.place("settings").path))
     }
 
+    @Test("open no directory that no store has marked, whatever its file log is", arguments: [true, false])
+    func unmarked(isLog: Bool) throws {
+        try make { store in try store.set(KVKey<Int>("a"), value: 1) }
+        let log = try isLog ? Data(contentsOf: stores.place("settings/log")) : Data("notes of an app".utf8)
+        try FileManager.default.removeItem(at: stores.place("settings"))
+        try FileManager.default.createDirectory(at: stores.place("settings"), withIntermediateDirectories: true)
+        try log.write(to: stores.place("settings/log"))
+        #expect { try apply([.init(key: "new", state: nil, json: "1")]) } throws: {
+            ($0 as? KVStoreError)?.code == .noStore
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: stores.place("settings").path) == ["log"])
+        #expect(try Data(contentsOf: stores.place("settings/log")) == log)
+    }
+
     @Test(
         "of a text that does not have the form of the old value are refused",
         arguments: [
