@@ -30,7 +30,10 @@ struct StoreChecker {
         while let event = try walk.next() {
             switch event {
             case .entered(let directory):
-                if kept.enter(directory.path) { saved = SavedSizes(in: directory.path, of: tree) }
+                // What an app has stored in a file store is no backup.
+                if kept.enter(directory.path), !directory.scope.store.hasNestedKeys {
+                    saved = SavedSizes(in: directory.path, of: tree)
+                }
                 if let finding = try logDirectory(directory, below: top) { findings.append(finding) }
                 continue
             case .other: continue
