@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Copies code into the documents, between marks: snippets of Snippets/ into README.md, files of Examples/ into the
-articles. --check only looks for differences, and for files that ARCHITECTURE.md names but that do not exist.
+articles. --check only looks for differences, for files that ARCHITECTURE.md names but that do not exist, and for such tests
+in CONTRIBUTING.md.
 
 --compile DIR makes the documentation of the libraries with DocC in DIR, from a debug build; warnings are errors."""
 
@@ -63,6 +64,20 @@ def check_walks():
         count = int(re.search(r", (\d+)", walk)[1])
         if "from " not in walk and len(files) != count:
             sys.exit(f"ARCHITECTURE.md: {len(files)} files are listed, not {count}: {walk.split(':')[0]}")
+
+
+def check_tests():
+    """Fails if CONTRIBUTING.md names a test that does not exist."""
+    tests, suite = set(), None
+    for file in root.glob("Tests/**/*.swift"):
+        for line in file.read_text().splitlines():
+            if found := re.search(r"^(?:@.*)?(?:final )?(?:struct|class|extension) (\w+)|^@Suite.*\bstruct (\w+)", line):
+                suite = found[1] or found[2]
+            elif found := re.match(r"    func (\w+)", line):
+                tests.add(f"{suite}.{found[1]}")
+    text = (root / "CONTRIBUTING.md").read_text().split("## Where parts meet")[1].split("\n## ")[0]
+    if missing := sorted(set(re.findall(r"`(\w+Tests\.\w+)`", text)) - tests):
+        sys.exit(f"CONTRIBUTING.md: there is no test {', '.join(missing)}")
 
 
 def snippet_symbol(file):
@@ -139,3 +154,4 @@ if "--compile" in sys.argv:
 else:
     update("--check" in sys.argv)
     check_walks()
+    check_tests()
