@@ -14,7 +14,8 @@ struct CheckCommand: ParsableCommand {
             are skipped). Links, pipes, sockets and devices are listed and skipped. Temporary files are listed as in \
             use, or as orphaned if the process that recorded them has ended. Vaults are opened with the key files that \
             you give; without one, only their headers and lengths can be verified. A vault that none of them opens is \
-            not verified: it is sealed under another key, or its header was changed.
+            not verified: it is sealed under another key, or its header was changed. The files of a backup must have the \
+            sizes in its manifest.
 
             Long paths are shortened, except with --json, which prints a finding per line and at the end a summary. A \
             directory whose path is too long for the system is reported and not entered.
