@@ -276,12 +276,12 @@ private struct SavedSizes {
     /// Reads the manifest in a directory of the walk. There are no sizes if it is not whole: the backup may be in
     /// progress, and `restore` says what is wrong with it.
     init(in directory: POSIXPath, of tree: ConfinedDirectory) {
-        let content =
-            directory.isEmpty ? BackupManifest.content : directory.appending(BackupManifest.content)
+        let content = directory.isEmpty ? BackupManifest.content : directory.appending(BackupManifest.content)
         var files = self.files
         do {
-            try BackupManifestReader(of: tree.path.appendingIfAny(directory)).forEach {
-                files[content.appending(try $0.relativePath())] = ($0.bytes, $0.keys)
+            try BackupManifestReader(of: tree.path.appendingIfAny(directory)).forEach { file in
+                let path = try file.relativePath()
+                files[content.appending(path)] = (file.bytes, file.keys)
             }
         } catch {
             return
