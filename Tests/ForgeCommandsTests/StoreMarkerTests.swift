@@ -32,7 +32,7 @@ struct StoreMarkerTests {
     }
 
     enum Verb: String, CaseIterable, CustomTestStringConvertible {
-        case check, repair, du, backup, set, output, copy, delete
+        case check, repair, du, backup, set, output, copy, delete, store, remove, fill
 
         var testDescription: String { rawValue }
     }
@@ -175,9 +175,37 @@ struct StoreMarkerTests {
                 run = try CommandRun(["copy", "tree:\(scratch.path("\(marker)-source"))", "tree:\(root)", "--delete"])
                 #expect(run.status == 2, "\(run.output)")
                 #expect(!FileManager.default.fileExists(atPath: scratch.path("\(marker)/old")))
+            case .store:
+                run = try CommandRun(["file", "set", store, "new"], input: "text")
+                #expect(run.status == 64, "\(run.errors)")
+            case .remove:
+                run = try CommandRun(["file", "rm", store, "below/file"])
+                #expect(run.status == 64, "\(run.errors)")
+            case .fill:
+                run = try CommandRun(["copy", "tree:\(scratch.path("\(marker)-source"))", "file:\(store)"])
+                #expect(run.status == 2 && run.errors.contains("nothing was changed"), "\(run.errors)")
             }
             #expect(try files(below: name) == before, "\(marker): \(run.output) \(run.errors)")
         }
+    }
+
+    @Test("a copy to a file store writes nothing into the directory of a store below it that is not known")
+    func belowFileStore() async throws {
+        try await DiskFileStore(root: scratch.url.appendingPathComponent("t")).save(Data("1".utf8), to: "a")
+        for name in ["#store-ledger", "d/b"] { try scratch.plant("t/later/\(name)", "of a later version") }
+        for name in ["later/d/b", "later/new", "n"] { try scratch.plant("s/\(name)", "other") }
+        var expected = try scratch.files("t")
+        for options in [["--dry-run"], []] {
+            let words = ["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("t"))", "--json"]
+            let run = try CommandRun(words + options)
+            #expect(run.status == 2, "\(run.output) \(run.errors)")
+            let failed = try run.rows().filter { $0["action"] as? String == "fail" }
+            #expect(failed.compactMap { $0["key"] as? String }.sorted() == ["later/d/b", "later/new"], "\(failed)")
+            let reasons = Set(failed.compactMap { $0["reason"] as? String })
+            #expect(reasons == ["the destination has a store there: unknown store"])
+        }
+        expected["n"] = "other"
+        #expect(try scratch.files("t") == expected)
     }
 
     /// A device that was full when the store was opened, or a program that copies no names with `#`.

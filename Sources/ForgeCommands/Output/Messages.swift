@@ -137,6 +137,43 @@ func requireOutsideBackups(_ path: POSIXPath, _ name: String, _ status: ExitStat
     guard !isInside else { throw CommandFailure("\(name) is in the directory of a backup, which would change", status) }
 }
 
+extension FileTarget {
+    /// Throws if a new file store in a directory would take files of other stores, which are not known or have not marked
+    /// their directories, or of backups for its own: it may remove them.
+    static func requireNoUnmarkedStores(in directory: POSIXPath, _ status: ExitStatus) throws {
+        try requireKnownDirectory(directory, status)
+        let files = try unmarkedStoreFiles(in: directory, isRecursive: true).map { file in
+            file.kind == nil ? "\(file.path.isEmpty ? directory.shown : file.path.shown) (a backup)" : file.path.shown
+        }
+        guard let first = files.first else { return }
+        let shown = files.count > 20 ? "\(first) and \(files.count - 1) others" : files.joined(separator: ", ")
+        throw CommandFailure(
+            "nothing was changed: a file store in \(directory.shown) would take files of others for its own: \(shown)",
+            status)
+    }
+}
+
+/// Throws if files would be stored in a directory of a store that is not known, or below one. One with journals or locks
+/// alone is left to the file store: its creation may be in progress.
+///
+/// - Parameters:
+///   - path: The root of the file store, which need not exist; links on its path are followed.
+///   - status: The status of the error.
+/// - Throws: ``CommandFailure``, or the error of looking at the directory.
+func requireKnownDirectory(_ path: POSIXPath, _ status: ExitStatus) throws {
+    let fileSystem = SystemFileSystem()
+    // No file has this name.
+    let file = path.appending(POSIXPath(StoreMarker.prefix))
+    let reason = try withNearestDirectory(above: file) { (directory) throws(FileSystemError) -> String? in
+        let entries = try fileSystem.entries(of: directory)
+        let scope = try StoreScope(of: directory, entries: entries, on: fileSystem)
+        guard scope.isUnknown else { return nil }
+        let mayBeNew = scope.isRoot && entries.allSatisfy { $0.name.isReservedName && !$0.name.isMarkerOfKind }
+        return try mayBeNew ? nil : placeInUnknownStore(directory)
+    }
+    if let reason { throw CommandFailure("nothing was changed: \(path.shown) is \(reason)", status) }
+}
+
 /// Calls `body` with the nearest directory above a path that exists: a missing one is created below it, or the write
 /// reports it. Links on the path are followed.
 private func withNearestDirectory<Result>(

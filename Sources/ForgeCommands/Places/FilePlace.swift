@@ -199,10 +199,10 @@ struct LocalFilePlace: FilePlace {
 
     func store(_ file: any CopiedFile, as key: String, isPresent: Bool) async throws {
         let (parent, name) = POSIXPath(key).splitLast()
+        if let obstacle = try obstacle(to: key) { throw obstacle }
         if let store = target.store {
             try await save(file, in: store, as: key)
         } else {
-            if let obstacle = try obstacle(to: key) { throw obstacle }
             try target.prepare(parent, like: nil)
             let directory = try target.openDirectory(parent)
             defer { fileSystem.discard(directory) }
@@ -213,8 +213,8 @@ struct LocalFilePlace: FilePlace {
     }
 
     func obstacle(to key: String) throws -> PresentStore? {
-        guard target.store == nil else { return nil }
         let (parent, name) = POSIXPath(key).splitLast()
+        guard target.store == nil else { return target.isInUnknownStore(parent) ? PresentStore.unknown : nil }
         if let obstacle = try target.obstacle(toCreating: parent, like: nil) { return obstacle }
         let directory: Descriptor
         do throws(FileSystemError) {
@@ -260,6 +260,8 @@ struct PresentStore: Error, CustomStringConvertible {
     let description: String
 
     static let backup = PresentStore(description: "the destination has a backup there")
+
+    static let unknown = PresentStore(text: DirectoryOwner.unknownStore.words)
 
     /// - Parameter scope: That of the store's directory.
     init(_ scope: StoreScope) { self.init(text: scope.store.words) }

@@ -18,6 +18,10 @@ struct FileTarget: Sendable {
     private let presentDirectories = SharedPaths()
     /// The directories in which others may be created, so that each is looked at once.
     private let freeDirectories = SharedPaths()
+    /// The directories below the root of a file store that were looked at for ``unknownStores``.
+    private let knownDirectories = SharedPaths()
+    /// The roots of stores below that of a file store which are not known.
+    private let unknownStores = SharedPaths()
 
     init(_ home: Home) throws {
         root = try POSIXPath(home.url)
@@ -124,17 +128,27 @@ struct FileTarget: Sendable {
         return found
     }
 
-    /// Throws if a new file store in a directory would take files of other stores, which have not marked their
-    /// directories, or of backups for its own: it may remove them.
-    static func requireNoUnmarkedStores(in directory: POSIXPath, _ status: ExitStatus) throws {
-        let files = try unmarkedStoreFiles(in: directory, isRecursive: true).map { file in
-            file.kind == nil ? "\(file.path.isEmpty ? directory.shown : file.path.shown) (a backup)" : file.path.shown
+    /// Whether a directory of a file store is that of a store which is not known, or below one. The file store itself knows
+    /// the markers of this version alone.
+    func isInUnknownStore(_ directory: POSIXPath) -> Bool {
+        var path: POSIXPath = ""
+        for name in directory.bytes.split(separator: UInt8(ascii: "/")) {
+            path = path.isEmpty ? POSIXPath(name) : path.appending(POSIXPath(name))
+            if unknownStores.contains(path) { return true }
+            if knownDirectories.contains(path) { continue }
+            do throws(FileSystemError) {
+                let opened = try openDirectory(path)
+                defer { fileSystem.discard(opened) }
+                guard try fileSystem.owner(of: opened) != .unknownStore else {
+                    unknownStores.insert(path)
+                    return true
+                }
+            } catch {
+                return false  // There is none, or the write reports the error.
+            }
+            knownDirectories.insert(path)
         }
-        guard let first = files.first else { return }
-        let shown = files.count > 20 ? "\(first) and \(files.count - 1) others" : files.joined(separator: ", ")
-        throw CommandFailure(
-            "nothing was changed: a file store in \(directory.shown) would take files of others for its own: \(shown)",
-            status)
+        return false
     }
 
     /// Whether a file with a role, in a directory of the target that no store has marked, is one of a store: it is

@@ -141,10 +141,13 @@ struct FileGroupCopy {
         }
     }
 
-    /// The reason why a file is not written to an ordinary directory: its name belongs to a store in the destination
-    /// that the source does not have there, or that another process has open. Nil if it is written.
+    /// The reason why a file is not written: its directory in a file store belongs to a store that is not known, or its
+    /// name in an ordinary one to a store in the destination that the source does not have there, or that another process
+    /// has open. Nil if it is written.
     private mutating func refusal(of name: POSIXPath, from source: Descriptor) throws -> String? {
-        guard target.store == nil else { return nil }
+        guard target.store == nil else {
+            return target.isInUnknownStore(group.directory) ? "\(PresentStore.unknown)" : nil
+        }
         let store = try targetStore ?? openTargetStore(from: source)
         targetStore = store
         if store.isInUse { return "the store there is in use by another process" }

@@ -224,13 +224,14 @@ struct FileStoreArgument: ParsableArguments {
     }
 
     /// Marks the directory of a store that another process is creating, or was when it ended: the directory has a journal
-    /// and no marker yet, and counts as one of an unknown store until it is marked.
+    /// and neither a marker nor a file yet, and counts as one of an unknown store until it is marked. With files, it may be
+    /// that of a store of another kind which has lost its marker.
     private func completeCreation() async throws {
         let (fileSystem, url) = (SystemFileSystem(), try self.url)
-        let markers = try fileSystem.entries(ofDirectory: POSIXPath(url)).map(\.name).filter(\.isStoreMarker)
-        guard !markers.isEmpty, markers.allSatisfy({ $0.bytes.starts(with: POSIXPath.journalPrefix.utf8) }) else {
-            return
-        }
+        let names = try fileSystem.entries(ofDirectory: POSIXPath(url)).map(\.name)
+        guard names.contains(where: \.isStoreMarker),
+            names.allSatisfy({ $0.isLeftover || $0.bytes.starts(with: POSIXPath.journalPrefix.utf8) })
+        else { return }
         try await DiskFileStore(root: url).open()
     }
 

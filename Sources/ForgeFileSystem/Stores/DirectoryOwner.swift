@@ -192,13 +192,17 @@ extension POSIXFileSystem {
     }
 
     /// Throws `EBUSY` if a new store in a directory would hide or remove files of another one: in the root of every store
-    /// with one file per key, and where files are below the root of a store with nested keys.
+    /// with one file per key, in that of a store of a kind that this version does not know, and where files are below the
+    /// root of a store with nested keys.
     ///
     /// - Complexity: O(*n*) in the entries of the directory and of those above, only as long as it is not marked.
     package func requireFree(_ directory: Descriptor, for kind: StoreKind) throws(FileSystemError) {
         guard try hasMarker(of: kind, at: directory) != true else { return }
         try requireNoOtherFiles(than: kind, at: directory)
         let all = try entries(of: directory)
+        if let other = all.first(where: { $0.name.isMarkerOfKind && StoreMarker.kind(named: $0.name) == nil }) {
+            throw FileSystemError(.open, .resourceBusy, path: other.name)
+        }
         guard all.contains(where: { !$0.name.isReservedWhenFolded }) else { return }
         let scope = try StoreScope(of: directory, entries: all, on: self)
         guard scope.isRoot || !scope.store.hasNestedKeys else {

@@ -201,6 +201,22 @@ struct DirectoryOwnerTests {
         #expect(try LazyStoreDirectory("/d", of: kind, on: memory).existing() != nil)
     }
 
+    @Test("with the marker of a kind that is not known gets no other store", arguments: StoreKind.allCases)
+    func unknownKind(_ kind: StoreKind) throws {
+        try memory.makeDirectories("/d")
+        for name in ["#store-later", "a"] as [POSIXPath] { try write([1], to: POSIXPath("/d").appending(name)) }
+        let store = LazyStoreDirectory("/d", of: kind, on: memory)
+        let error = #expect(throws: FileSystemError.self) { try store.forWriting() }
+        #expect(error?.errno == .resourceBusy && error?.path == POSIXPath("/d/#store-later"))
+        let names = try memory.contentsOfDirectory(at: URL(filePath: "/d")).map(\.lastPathComponent)
+        #expect(names.sorted() == ["#store-later", "a"])
+        // One that was there first goes on.
+        try mark("/d", as: kind)
+        try memory.withDirectory("/d") { (directory) throws(FileSystemError) in
+            try memory.requireFree(directory, for: kind)
+        }
+    }
+
     @Test(
         "of a key-value store or of vaults is not opened for files, and no descriptor stays open",
         arguments: ["#lock", "#lock-vaults", "#store-key-value", "#store-vaults"] as [POSIXPath])
