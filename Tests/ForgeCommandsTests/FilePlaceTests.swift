@@ -322,6 +322,22 @@ struct FilePlaceTests {
         #expect(try LocalFilePlace(home("file:t/fs")).obstacle(to: "new/x")?.description == nil)
     }
 
+    @Test("writes no file into the directory of a store below a file store that is not known")
+    func unknownStore() async throws {
+        try await DiskFileStore(root: scratch.url.appendingPathComponent("fs")).save(Data("x".utf8), to: "a")
+        for name in ["#store-ledger", "d/b"] { try scratch.plant("fs/later/\(name)") }
+        let place = try LocalFilePlace(home("file:fs"))
+        for key in ["later/d/b", "later/new", "later/new/deep"] {
+            let failure = await #expect(throws: PresentStore.self, "\(key)") {
+                try await place.store(RemoteFile(Data("new".utf8)), as: key, isPresent: false)
+            }
+            #expect(failure?.description == "the destination has a store there: unknown store")
+            #expect(try place.obstacle(to: key)?.description == failure?.description)
+        }
+        try await place.store(RemoteFile(Data("new".utf8)), as: "d/new", isPresent: false)
+        #expect(try scratch.files("fs") == ["a": "x", "d/new": "new", "later/#store-ledger": "x", "later/d/b": "x"])
+    }
+
     @Test("stores nothing if the content does not have its checksum", arguments: ["tree:t", "file:t"])
     func damage(target: String) async throws {
         try scratch.plant("t/a", "old")
