@@ -2,6 +2,7 @@ import ForgeFileStore
 import ForgeFileSystem
 import Foundation
 import Synchronization
+import SystemPackage
 import TestDepth
 
 /// A streaming file store with one defect, to test that the corresponding check fails.
