@@ -136,12 +136,15 @@ package struct StoreScope: Hashable, Sendable {
         of directory: Descriptor, entries: [DirectoryEntry]? = nil, on fileSystem: any POSIXFileSystem,
         takesDamagedForWhole: Bool = false
     ) throws(FileSystemError) {
-        self = try StoreScope(
+        let alone = try StoreScope(
             of: directory, entries: entries, below: .outside, on: fileSystem, takesDamagedForWhole: takesDamagedForWhole
         )
-        guard !isRoot else { return }
-        self = try StoreScope(
-            of: directory, entries: entries, below: Self.nearestRoot(above: directory, on: fileSystem), on: fileSystem)
+        self =
+            alone.isRoot
+            ? alone
+            : try StoreScope(
+                of: directory, entries: entries, below: Self.nearestRoot(above: directory, on: fileSystem),
+                on: fileSystem)
     }
 
     /// Looks for stores in the directory at a path, where damaged markers may be taken for whole ones, and in those above
