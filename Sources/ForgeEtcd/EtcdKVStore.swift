@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeFileSystem
 public import ForgeKVStore
 import Foundation
 public import Logging
