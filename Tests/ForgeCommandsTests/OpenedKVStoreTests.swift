@@ -1,3 +1,4 @@
+import ArgumentParser
 import ChildProcesses
 import ForgeFileSystem
 import ForgeStorage

@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import Synchronization
 import SystemPackage
 
 extension Mutation {
