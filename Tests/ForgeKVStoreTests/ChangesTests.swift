@@ -232,6 +232,58 @@ struct ChangesTests {
         #expect(await values.next() == 2)
     }
 
+    private func names(_ changes: inout KVChanges.Iterator) async throws -> [String?] {
+        let set = try await changes.nextSet()
+        return (set?.changes ?? []).map { change in
+            guard case .changed(let name, _, _) = change else { return nil }
+            return name
+        }
+    }
+
+    @Test("of user defaults contain what other code announces, and the store's own writes once")
+    func announced() async throws {
+        let suite = TemporarySuite()
+        let store = UserDefaultsKVStore(suiteName: suite.name)
+        let other = try #require(UserDefaults(suiteName: suite.name))
+        func announce() { NotificationCenter.default.post(name: UserDefaults.didChangeNotification, object: nil) }
+        var values = store.values(of: key).makeAsyncIterator()
+        var changes = try #require(store.subscribe(to: .prefix(""))).makeAsyncIterator()
+        #expect(await values.next() == .some(nil))
+        try store.set(key, value: 1)
+        #expect(await values.next() == 1)
+        #expect(try await names(&changes) == ["a"])
+        announce()
+        other.set(true, forKey: "größe")
+        announce()
+        #expect(try await names(&changes) == ["größe"])
+        other.set(2, forKey: "a")
+        announce()
+        #expect(await values.next() == 2)
+        #expect(try await names(&changes) == ["a"])
+        other.removeObject(forKey: "größe")
+        announce()
+        #expect(try await names(&changes) == ["größe"])
+        try store.removeAll()
+        announce()
+        #expect(try await names(&changes) == [nil])
+        #expect(await values.next() == .some(nil))
+        try store.set(key, value: 5)
+        #expect(try await names(&changes) == ["a"])
+    }
+
+    @Test("of user defaults are looked for only while somebody subscribes to them")
+    func observing() async {
+        let suite = TemporarySuite()
+        weak var store: UserDefaultsKVStore?
+        do {
+            let object = UserDefaultsKVStore(suiteName: suite.name)
+            store = object
+            withExtendedLifetime(object.subscribe(to: .key("a"))) {}
+        }
+        // Foundation keeps what it calls. A check that another test has caused may still run.
+        while store != nil { await Task.yield() }
+    }
+
     @Test("that names of equal characters have are different")
     func names() {
         let names = ["\u{E9}", "e\u{301}"]

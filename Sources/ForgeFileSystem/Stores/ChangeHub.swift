@@ -106,9 +106,18 @@ public final class ChangeHub: Sendable {
     /// out, because it may be present: its subscribers keep what they have.
     public func appendAll(_ current: (_ name: [UInt8]) throws -> (bytes: [UInt8], revision: UInt64)?) {
         guard hasSubscribers else { return }
-        let names = state.withLock { state in
+        state.withLock { state in
             for id in state.ofPrefix.keys { state.resync(id) }
-            return state.ofName.mapValues { ids in ids.map { ($0, state.subscribers[$0]?.appended ?? 0) } }
+        }
+        appendNames(current)
+    }
+
+    /// Adds for subscriptions to a name what `current` returns for it, as `appendAll` does; those to a prefix deliver
+    /// nothing.
+    package func appendNames(_ current: (_ name: [UInt8]) throws -> (bytes: [UInt8], revision: UInt64)?) {
+        guard hasSubscribers else { return }
+        let names = state.withLock { state in
+            state.ofName.mapValues { ids in ids.map { ($0, state.subscribers[$0]?.appended ?? 0) } }
         }
         for (name, subscribers) in names {
             let change: Change

@@ -65,11 +65,12 @@ public protocol KVStoring: Sendable {
     /// Subscribes to the changes of the store by this process and, in a shared store, by others.
     ///
     /// ``FileKVStore`` and ``InMemoryKVStore`` report every change in the order of the writes, ``UserDefaultsKVStore``
-    /// those made by its own objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their
-    /// base store. A change is reported after it has become visible to reads, with the revision of its entry, and the
-    /// changes of a batch together. A ``KVTransactionalStoring`` reports nothing for the removal of an absent name,
-    /// unless it is part of a batch, and for a batch that is refused. The default reports none; a store that reports
-    /// changes reports those of every call. A custom store does so with a ``ForgeFileSystem/ChangeHub``.
+    /// those made by its own objects and those that Foundation announces, ``MirroredKVStore`` those of the remote store;
+    /// layers report the changes of their base store. A change is reported after it has become visible to reads, with
+    /// the revision of its entry, and the changes of a batch together. A ``KVTransactionalStoring`` reports nothing for
+    /// the removal of an absent name, unless it is part of a batch, and for a batch that is refused. The default reports
+    /// none; a store that reports changes reports those of every call. A custom store does so with a
+    /// ``ForgeFileSystem/ChangeHub``.
     ///
     /// - Parameter scope: The names; a prefix may be longer than a name, and then has none. The changes of a key begin
     ///   with its present entry, which is nil if it is absent, and leave out writes that do not change the bytes; of

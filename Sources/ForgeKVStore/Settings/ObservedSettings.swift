@@ -15,8 +15,8 @@ import Synchronization
 /// ```
 ///
 /// It announces changes made through this object, the store itself, another wrapper or another process.
-/// (``UserDefaultsKVStore`` reports only writes of its own objects. Over a store that reports none, only those through
-/// this object are announced.) Each key is observed separately: a change of one
+/// (``UserDefaultsKVStore`` reports writes of its own objects, and of other code those that Foundation announces. Over a
+/// store that reports none, only those through this object are announced.) Each key is observed separately: a change of one
 /// does not re-evaluate observers of others, unless any key may have changed: after `removeAll`, and after a batch of more
 /// than 10,000 names.
 ///

@@ -41,13 +41,22 @@ import Synchronization
 ///
 /// Foundation calls observers of user defaults while this store changes them, on the same thread. They may use the store,
 /// but must not wait for another thread that does.
+///
+/// Streams report each write by an object of this type in this process. While there is a stream, the notification
+/// `UserDefaults.didChangeNotification` makes the store look for changes by other code: it reports the present value of
+/// each changed key soon afterwards. On Apple's platforms Foundation posts it after every change by this process; on
+/// Linux only after a domain was set or removed as a whole, so code that calls `set(_:forKey:)` there should post it.
+/// Changes by another process are not announced: those that this process can read are reported with the next ones that
+/// are.
 public final class UserDefaultsKVStore: KVRawStoring {
     private let defaults: GuardedDefaults
     let domain: String
     private let store: String
 
-    /// The changes by all objects of this process over the suite.
-    private let changes: ChangeHub
+    private let suite: UserDefaultsSuite
+
+    /// The changes by all objects of this process over the suite, and those by other code that were found.
+    private var changes: ChangeHub { suite.changes }
 
     /// Checked when not all files could be written: Foundation on Linux writes the files of all suites together, and a
     /// failure of another suite's file must not fail this one.
@@ -83,11 +92,11 @@ public final class UserDefaultsKVStore: KVRawStoring {
         domain = suiteName ?? own
         store = suiteName ?? "standard"
         file = UserDefaultsFile(ofSuite: domain)
-        changes = ChangeHub.ofSuite(domain)
+        suite = UserDefaultsSuite.named(domain)
         self.platform = platform
         self.valueLimit = valueLimit
         marker = Self.isUsable(domain) ? platform.marker?(domain) : nil
-        self.defaults = GuardedDefaults(defaults(domain, suiteName == nil || suiteName == own))
+        self.defaults = GuardedDefaults(defaults(domain, suiteName == nil || suiteName == own), suite.lock)
     }
 
     private static func isUsable(_ suite: String) -> Bool {
@@ -157,7 +166,9 @@ public final class UserDefaultsKVStore: KVRawStoring {
             let kept = old?.filter { UserDefaultsName.isOwn($0.key) } ?? [:]
             if !kept.isEmpty { defaults.setPersistentDomain(kept, forName: domain) }
             guard !defaults.synchronize(), file.content?.count != kept.count else {
-                return changes.appendAll()
+                changes.appendAll()
+                if let observer = suite.observer, observer.reported != nil { observer.reported = [:] }
+                return
             }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
@@ -195,13 +206,15 @@ public final class UserDefaultsKVStore: KVRawStoring {
 extension UserDefaultsKVStore {
     /// The system's object, which is not declared Sendable; nil for a suite whose name is refused.
     ///
-    /// `@unchecked Sendable`: the object is used under the lock alone. That is recursive, because Foundation calls
-    /// observers, code of the app, on the thread that changes user defaults, and they may use the store.
+    /// `@unchecked Sendable`: the object is used under the lock of the suite alone.
     private final class GuardedDefaults: @unchecked Sendable {
-        private let lock = NSRecursiveLock()
+        private let lock: NSRecursiveLock
         private let object: UserDefaults?
 
-        init(_ object: sending UserDefaults?) { self.object = object }
+        init(_ object: sending UserDefaults?, _ lock: NSRecursiveLock) {
+            self.object = object
+            self.lock = lock
+        }
 
         func withLock<Result>(
             _ body: (UserDefaults?) throws(KVStoreError) -> Result
@@ -287,13 +300,8 @@ extension UserDefaultsKVStore {
                 let found = StoredObject(stored(name.string, in: defaults)?.object)
                 guard found == checked.object else { return found }
                 let new = object()
-                defer {
-                    // Also after a write of unknown durability, which is visible.
-                    let present = stored(name.string, in: defaults)?.object
-                    if changes.hasSubscribers, StoredObject(present) != found {
-                        changes.append(ChangeHub.Change(name, present.flatMap { PropertyListValue.bytes(of: $0) }, 0))
-                    }
-                }
+                // Also after a write of unknown durability, which is visible.
+                defer { report(name, replacing: found, in: defaults) }
                 try replace(name, operation, by: new, in: defaults, setsAside: !checked.isReadable)
                 return nil
             }
@@ -386,9 +394,22 @@ extension UserDefaultsKVStore {
 // MARK: Changes
 
 extension UserDefaultsKVStore {
-    /// Reports the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
+    /// Reports the writes of all `UserDefaultsKVStore` objects of this process over the suite, and those changes by
+    /// other code that Foundation announces, as ``UserDefaultsKVStore`` describes.
     public func subscribe(to scope: KVScope) -> KVChanges? {
-        changes.changes(in: scope) { name in
+        let observer = suite.observing { self.reportOthers() }
+        if case .prefix = scope {
+            do throws(KVStoreError) {
+                try using(.keys, nil) { (defaults) throws(KVStoreError) in
+                    observer.hasPrefixes = true
+                    observer.reported = observer.reported ?? values(alsoOf: [:], in: defaults)
+                }
+            } catch {
+                // The first check that can read the suite reports that any value may have changed.
+                suite.lock.withLock { observer.hasPrefixes = true }
+            }
+        }
+        return changes.changes(in: scope, retaining: observer) { name in
             do {
                 return try encodings(of: KeyName(name), .read).map { KVEntry(bytes: $0.bytes, revision: 0) }
             } catch {
@@ -396,19 +417,66 @@ extension UserDefaultsKVStore {
             }
         }
     }
-}
 
-extension ChangeHub {
-    private static let suites = Mutex<[[UInt8]: ChangeHub]>([:])
+    /// What subscribers get for a name; nil also for an object that no type can be decoded from.
+    private func present(_ name: [UInt8], in defaults: UserDefaults) -> (bytes: [UInt8], revision: UInt64)? {
+        guard let object = stored(String(decoding: name, as: UTF8.self), in: defaults)?.object,
+            let bytes = PropertyListValue.bytes(of: object)
+        else { return nil }
+        return (bytes, 0)
+    }
 
-    fileprivate static func ofSuite(_ name: String) -> ChangeHub {
-        suites.withLock { suites in
-            let suite = Array(name.utf8)
-            if let hub = suites[suite] { return hub }
-            let hub = ChangeHub()
-            suites[suite] = hub
-            return hub
+    /// The bytes of every key of the suite that has some, and of those of `others` that are in another domain.
+    private func values(alsoOf others: [KeyName: [UInt8]], in defaults: UserDefaults) -> [KeyName: [UInt8]] {
+        var objects: [KeyName: Any] = [:]
+        for (stored, object) in defaults.content(ofSuite: domain) where !UserDefaultsName.isOwn(stored) {
+            let name = UserDefaultsName.decoded(stored)
+            // An object of other code is not visible beside that of this store.
+            let isEncoded = UserDefaultsName.encoded(name).hasSameBytes(as: stored)
+            if isEncoded || objects[KeyName(name)] == nil { objects[KeyName(name)] = object }
         }
+        for name in Set(objects.keys).union(others.keys) {
+            guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { continue }
+            objects[name] = object
+        }
+        return objects.compactMapValues { PropertyListValue.bytes(of: $0) }
+    }
+
+    /// Reports what a write of this store has changed. The lock of the suite is held.
+    private func report(_ name: KeyName, replacing old: StoredObject, in defaults: UserDefaults) {
+        guard let observer = suite.observer else { return }
+        let new = StoredObject(stored(name.string, in: defaults)?.object)
+        let bytes: [UInt8]? = if case .value(let bytes) = new { bytes } else { nil }
+        // What other code has stored before may not have been reported.
+        if new == old, let reported = observer.reported, reported[name] == bytes { return }
+        changes.append(ChangeHub.Change(name, bytes, 0))
+        observer.reported?[name] = bytes
+    }
+
+    /// Reports what other code has changed since the last report, if the suite can be read.
+    private func reportOthers() {
+        do throws(KVStoreError) {
+            try using(.read, nil) { (defaults) throws(KVStoreError) in
+                changes.appendNames { name in present(name, in: defaults) }
+                guard suite.observer?.hasPrefixes == true else { return }
+                // Checks the file, as reading the whole suite may write it.
+                try using(.keys, nil) { (defaults) throws(KVStoreError) in reportValues(defaults) }
+            }
+        } catch {
+            // Values that cannot be read are unknown, not absent: nothing is reported until the next notification.
+        }
+        changes.wake()
+    }
+
+    /// Reports to subscriptions to a prefix what other code has changed. The lock of the suite is held.
+    private func reportValues(_ defaults: UserDefaults) {
+        guard let observer = suite.observer else { return }
+        let old = observer.reported
+        let values = values(alsoOf: old ?? [:], in: defaults)
+        observer.reported = values
+        guard let old else { return changes.appendAll { name in present(name, in: defaults) } }
+        let changed = Set(values.keys).union(old.keys).filter { values[$0] != old[$0] }
+        changes.append(changed.map { ChangeHub.Change($0, values[$0], 0) })
     }
 }
 

@@ -42,4 +42,10 @@ extension UserDefaultsPlatform {
         func create() {}
     }
 }
+
+extension UserDefaults {
+    /// The objects of a suite. Those that were just set are among them without `synchronize`, which may post a
+    /// notification that they have changed.
+    func content(ofSuite domain: String) -> [String: Any] { persistentDomain(forName: domain) ?? [:] }
+}
 #endif

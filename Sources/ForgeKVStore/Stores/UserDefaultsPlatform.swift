@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeCoding
 import ForgeFileSystem
 import Foundation
@@ -17,7 +18,95 @@ extension UserDefaultsPlatform {
     /// Foundation writes a file of any size, and no lock of a device makes it unreadable.
     static var current: UserDefaultsPlatform { UserDefaultsPlatform(suiteLimit: nil, marker: nil) }
 }
+
+extension UserDefaults {
+    /// The objects of a suite: `persistentDomain` lacks those that were set since the last `synchronize`.
+    func content(ofSuite domain: String) -> [String: Any] {
+        synchronize()
+        return persistentDomain(forName: domain) ?? [:]
+    }
+}
 #endif
+
+// MARK: Changes
+
+/// What the stores of this process over one suite share.
+///
+/// `@unchecked Sendable`: the observer is used under the lock alone.
+final class UserDefaultsSuite: @unchecked Sendable {
+    /// The changes by the stores, and those by other code that were found.
+    let changes = ChangeHub()
+
+    /// Held by each call of a store. Recursive, because Foundation calls observers, code of the app, on the thread that
+    /// changes user defaults, and they may use the stores.
+    let lock = NSRecursiveLock()
+
+    /// Exists while there is a subscription to the changes, which retains it.
+    private(set) weak var observer: UserDefaultsObserver?
+
+    private static let suites = Mutex<[[UInt8]: UserDefaultsSuite]>([:])
+
+    static func named(_ name: String) -> UserDefaultsSuite {
+        suites.withLock { suites in
+            let bytes = Array(name.utf8)
+            if let suite = suites[bytes] { return suite }
+            let suite = UserDefaultsSuite()
+            suites[bytes] = suite
+            return suite
+        }
+    }
+
+    /// The observer; a new one, which calls `check`, if there is none.
+    func observing(_ check: @escaping @Sendable () -> Void) -> UserDefaultsObserver {
+        lock.withLock {
+            if let observer { return observer }
+            let new = UserDefaultsObserver(check)
+            observer = new
+            return new
+        }
+    }
+}
+
+/// Calls a closure after user defaults were changed in this process, while it exists.
+///
+/// Foundation posts the notification on the thread that makes a change, before its call returns; a store then holds the
+/// lock of its suite, other code maybe one of its own. The closure therefore runs on a queue, once for the notifications
+/// that were posted meanwhile.
+///
+/// `@unchecked Sendable`: the variables are used under the lock of the suite, the token by `deinit` alone.
+final class UserDefaultsObserver: @unchecked Sendable {
+    /// Whether there was a subscription to a prefix.
+    var hasPrefixes = false
+
+    /// The values of the suite that subscriptions to a prefix know; nil if there was none, or the suite could not be
+    /// read when the first one began.
+    var reported: [KeyName: [UInt8]]?
+
+    private let token: any NSObjectProtocol
+
+    init(_ check: @escaping @Sendable () -> Void) {
+        let queue = DispatchQueue(label: "ForgeKVStore.UserDefaultsObserver")
+        let waiting = WaitingCheck()
+        token = NotificationCenter.default.addObserver(
+            forName: UserDefaults.didChangeNotification, object: nil, queue: nil
+        ) { _ in
+            guard !waiting.exists.exchange(true, ordering: .acquiringAndReleasing) else { return }
+            queue.async {
+                // First: a change that is made while the values are read causes another check.
+                waiting.exists.store(false, ordering: .sequentiallyConsistent)
+                check()
+            }
+        }
+    }
+
+    deinit { NotificationCenter.default.removeObserver(token) }
+
+    private final class WaitingCheck: Sendable {
+        let exists = Atomic(false)
+    }
+}
+
+// MARK: The marker
 
 /// A file beside a suite's values, which can be read only while the device is unlocked.
 ///

@@ -127,6 +127,15 @@ struct ChangeHubTests {
         #expect(await a.next() == .changes([change("a", 3, 10)]))
     }
 
+    @Test("the present states of names are not delivered to a subscription to a prefix")
+    func presentNames() async {
+        let (a, prefix) = (subscribe(toName: "a"), subscribe(toPrefix: ""))
+        hub.appendNames { _ in ([1], 8) }
+        #expect(await a.next() == .changes([change("a", 1, 8)]))
+        hub.append(change("b", 2))
+        #expect(await prefix.next() == .changes([change("b", 2)]))
+    }
+
     @Test("a name whose present state cannot be read is left out, and is not reported as absent")
     func unreadable() async {
         let (a, b) = (subscribe(toName: "a"), subscribe(toName: "b"))
