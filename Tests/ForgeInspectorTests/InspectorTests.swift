@@ -215,6 +215,26 @@ import Testing
         #expect(events.map(\.name) == ["a"])
     }
 
+    @Test("lists a file that was rewritten in place with its size and its modification time, as `rsync -a` does")
+    func restoredTime() throws {
+        let fileSystem = InMemoryFileSystem()
+        try fileSystem.createDirectory("/d")
+        try fileSystem.write(Data("text".utf8), to: URL(POSIXPath("/d/a")))
+        var search = StoreSearch(try ConfinedDirectory("/d", on: fileSystem))
+        _ = try search.run()
+        let old = try fileSystem.status("/d/a")
+        let descriptor = try fileSystem.open("/d/a", .writeOnly)
+        try fileSystem.writeBytes(Array("TEXT".utf8), to: descriptor)
+        try fileSystem.setTimes(accessed: old.accessed, modified: old.modified, of: .descriptor(descriptor))
+        try fileSystem.close(descriptor)
+        let new = try fileSystem.status("/d/a")
+        #expect(new.inode == old.inode && new.modified == old.modified)
+        var events = try search.run()
+        #expect(events.map(\.operation) == ["write"])
+        events = try search.run()
+        #expect(events.isEmpty)
+    }
+
     @Test("lists the entries of a cache that are still there")
     func evicted() throws {
         let memory = InMemoryFileSystem()

@@ -10,8 +10,10 @@ struct StoreSearch: Sendable {
         let scope: StoreScope
         let role: FileRole
 
+        /// Compares the status-change time (ctime), which no program can set, unlike the modification time, which
+        /// `rsync -a` and `tar` restore. Changed attributes, such as permissions, count as a write too.
         func isSame(as other: FileStatus) -> Bool {
-            status.inode == other.inode && status.sizeInBytes == other.sizeInBytes && status.modified == other.modified
+            status.inode == other.inode && status.sizeInBytes == other.sizeInBytes && status.changed == other.changed
         }
     }
 
