@@ -67,6 +67,19 @@ import Testing
         }
     }
 
+    @Test("a write fails if decoding the old value writes the key itself")
+    func rewriting() throws {
+        let store = store()
+        try store.set(KVKey<Int>("a"), value: 0)
+        let error = try #require(throws: KVStoreError.self) {
+            try RewritingValue.rewriting(
+                { [preferences] number in
+                    preferences.state.withLock { $0.stored["a"] = number }
+                }, during: { try store.set(KVKey<RewritingValue>("a"), value: RewritingValue()) })
+        }
+        #expect(error.code == .conflict && error.key == "a")
+    }
+
     @Test("a write is refused if the suite would be too large to be stored, and every acknowledged one is stored")
     func limit() throws {
         let limit = 1 << 17

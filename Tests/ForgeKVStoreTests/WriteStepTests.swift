@@ -97,6 +97,50 @@ struct WriteStepTests {
         }
     }
 
+    /// A store without revisions.
+    private struct Unversioned: KVStoring {
+        let base: InMemoryKVStore
+
+        func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+        func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
+        func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
+        func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+        func removeAll() throws { try base.removeAll() }
+    }
+
+    @Test("a write fails if decoding the old value writes the key itself, and says why")
+    func rewriting() throws {
+        let store = InMemoryKVStore()
+        let key = KVKey<RewritingValue>("a")
+        func expectFailure(_ name: String, rewriting bytes: [[UInt8]], _ write: () throws -> Void) throws {
+            try store.setRawValue(bytes[bytes.count - 1], named: "a")
+            let error = try #require(throws: KVStoreError.self, "\(name)") {
+                try RewritingValue.rewriting(
+                    { try store.setRawValue(bytes[($0 - 1) % bytes.count], named: "a") }, during: write)
+            }
+            #expect(error.code == .conflict && error.key == "a", "\(name)")
+            #expect("\(error)".contains("10000 runs of `init(from:)`, which must not write the key itself"), "\(name)")
+        }
+        try store.set(KVKey<Int>("a"), value: 1)
+        let number = try #require(try store.rawValue(named: "a"))
+        try expectFailure("set", rewriting: [number]) { try store.set(key, value: RewritingValue()) }
+        try expectFailure("batch", rewriting: [number]) { try store.batch { try $0.set(key, value: RewritingValue()) } }
+
+        let expiring = ExpiringKVStore(store)
+        let expiringNumbers = try [1, 2].map { number -> [UInt8] in
+            try store.removeAll()
+            try expiring.set(KVKey<Int>("a"), value: number)
+            return try #require(try store.rawValue(named: "a"))
+        }
+        try expectFailure("expiring", rewriting: expiringNumbers) {
+            try expiring.batch { try $0.set(key, value: RewritingValue()) }
+        }
+        let layer = ExpiringKVStore(Unversioned(base: store))
+        try expectFailure("without revisions", rewriting: expiringNumbers) {
+            try layer.set(key, value: RewritingValue())
+        }
+    }
+
     @Test("every change of a store in memory has a revision of its own, and a batch of several takes as many")
     func revisionsInMemory() throws {
         let store = InMemoryKVStore()
@@ -108,6 +152,36 @@ struct WriteStepTests {
         try store.removeAll()
         try store.setRawValue([0x11, 0x01, 0x02], named: "d")
         #expect(try store.entry(named: "d")?.revision == 5)
+    }
+}
+
+/// A number that, when it is decoded to check whether it may be overwritten, is written.
+struct RewritingValue: Codable, Sendable {
+    @TaskLocal private static var write: (@Sendable () throws -> Void)?
+
+    /// Calls `write` with the number of the call in each decoding that `body` brings about, up to twice as often as a
+    /// write repeats its check.
+    static func rewriting(
+        _ write: @escaping @Sendable (Int) throws -> Void, during body: () throws -> Void
+    ) throws {
+        let count = Atomic(0)
+        let writeNext: @Sendable () throws -> Void = {
+            let number = count.add(1, ordering: .relaxed).newValue
+            if number <= 2 * UpdateAttempts.limit { try write(number) }
+        }
+        try $write.withValue(writeNext) { try body() }
+    }
+
+    init() {}
+
+    init(from decoder: any Decoder) throws {
+        _ = try decoder.singleValueContainer().decode(Int.self)
+        try Self.write?()
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(-1)
     }
 }
 

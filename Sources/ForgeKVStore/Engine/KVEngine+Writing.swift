@@ -12,7 +12,7 @@ import Synchronization
 /// A value that is not known to be readable as the type that is to replace it is looked at without a lock, because that
 /// runs code of the app. The first attempt finds all such values of the change and makes none; then they are looked at,
 /// and set aside if they are unreadable; the second attempt makes the change. More attempts follow only if other
-/// writers have replaced some of the values meanwhile.
+/// writers, or the code that was run, have replaced some of the values meanwhile.
 extension KVEngine {
     /// Stores a value; returns issues for the caller to report.
     @inline(__always)
@@ -129,7 +129,8 @@ extension KVEngine {
                 if changes.hasSubscribers { changes.append(batch.reported(last: revision)) }
                 return []
             }
-            guard !unverified.isEmpty else { break }
+            guard let first = unverified.first else { break }
+            try countAttempt(at: first.name, operation, &checked)
             for value in unverified { try resolve(value.cell, value.name, isReadable: value.isReadable, &checked) }
         }
         return checked?.issues ?? []
@@ -295,14 +296,27 @@ extension KVEngine {
 extension KVEngine {
     /// The values that were looked at for a write that is to replace them.
     fileprivate struct CheckedValues {
+        var attempts: UpdateAttempts
         var revisions: Set<UInt64> = []
         var issues: [KVStoreIssue] = []
+    }
+
+    /// Counts an attempt that has found values to look at, of which one has this name.
+    @inline(never)
+    private func countAttempt(
+        at name: KeyName, _ operation: KVStoreError.Operation, _ checked: inout CheckedValues?
+    ) throws(KVStoreError) {
+        var values =
+            checked ?? CheckedValues(attempts: UpdateAttempts(of: name.string, operation, running: .decoding))
+        try values.attempts.didFail(in: self.name)
+        checked = values
     }
 
     @inline(never)
     private func resolve<Value>(
         _ cell: ValueCell, as key: KVKey<Value>, _ checked: inout CheckedValues?
     ) throws(KVStoreError) {
+        try countAttempt(at: key.identity, .set, &checked)
         try resolve(cell, key.identity, isReadable: OverwritePolicy.isReadable(cell, as: key), &checked)
     }
 
@@ -311,10 +325,8 @@ extension KVEngine {
     private func resolve(
         _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ checked: inout CheckedValues?
     ) throws(KVStoreError) {
-        var values = checked ?? CheckedValues()
-        if !isReadable, let issue = try setAside(cell, of: name) { values.issues.append(issue) }
-        values.revisions.insert(cell.revision)
-        checked = values
+        if !isReadable, let issue = try setAside(cell, of: name) { checked?.issues.append(issue) }
+        checked?.revisions.insert(cell.revision)
     }
 
     /// Keeps a value that is to be replaced although it is unreadable: in a file, or in memory in a list.

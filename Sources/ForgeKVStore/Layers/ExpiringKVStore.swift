@@ -159,6 +159,7 @@ extension ExpiringKVStore {
         guard let writing else { return try base.set(stored(key.name, type), value: kept) }
         // Decoding a value runs code of the app, so the one that is to be replaced is looked at without the lock.
         var checked: (value: [UInt8], isReadable: Bool)?
+        var attempts = UpdateAttempts(of: key.name, running: .decoding)
         while true {
             let time = now()
             let unchecked = try writing.withLock { () throws -> [UInt8]? in
@@ -170,6 +171,7 @@ extension ExpiringKVStore {
                 return nil
             }
             guard let unchecked else { return }
+            try attempts.didFail()
             checked = (unchecked, type.canRead(unchecked, key.identity))
         }
     }
@@ -326,7 +328,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
             while true {
                 do {
                     return try base.commit(try inner(batch, expiration))
-                } catch let error as KVStoreError where error.code == .conflict {
+                } catch let error as KVStoreError where error.code == .conflict && !(error.underlying is WritingCode) {
                     // If all requirements still hold, the conflict comes from a concurrent sweep of an expired value.
                     for requirement in batch.requirements {
                         guard try entry(named: requirement.name)?.revision == requirement.revision else { throw error }

@@ -255,7 +255,7 @@ extension KVStoreError {
 private func withoutValues(_ error: any Error, _ code: KVStoreError.Code) -> any Error {
     switch error {
     case is KVStoreError, is FileSystemError, is CodingFailure, is CancellationError,
-        is ErrorType, is WritingClosure:
+        is ErrorType, is WritingCode:
         error
     case is EncodingError: CodingFailure(.encode, describing: error)
     case is DecodingError: CodingFailure(.decode, describing: error)
@@ -272,12 +272,22 @@ private struct ErrorType: Error, Hashable, CustomStringConvertible {
     var description: String { "an error of the type \(name)" }
 }
 
-/// The underlying error of an update that was given up because its value was changed during each run of its closure.
-struct WritingClosure: Error, Hashable, CustomStringConvertible {
+/// The underlying error of a write that was given up because its value was changed during each run of code of the app.
+struct WritingCode: Error, Hashable, CustomStringConvertible {
+    enum Kind {
+        /// The closure of an update.
+        case closure
+
+        /// The decoding of a value that is to be replaced.
+        case decoding
+    }
+
+    var kind: Kind
     var runCount: Int
 
     var description: String {
-        "the value has changed during \(runCount) runs of the closure, which must not write the key itself"
+        let code = kind == .closure ? "the closure" : "`init(from:)`"
+        return "the value has changed during \(runCount) runs of \(code), which must not write the key itself"
     }
 }
 

@@ -36,6 +36,9 @@ public protocol KVStoring: Sendable {
     /// key's. ``FileKVStore`` and ``InMemoryKVStore`` keep a copy of one that cannot be read as the type of the new one; a
     /// custom store may replace it without.
     ///
+    /// To see whether the old value can be read, a store may call `init(from:)` of `T`, with no lock held and again after
+    /// a concurrent write. It must not write the key itself: after 10,000 times the call throws `.conflict`.
+    ///
     /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
     func set<T>(_ key: KVKey<T>, value: T) throws
 

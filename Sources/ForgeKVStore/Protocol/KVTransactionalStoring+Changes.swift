@@ -181,20 +181,28 @@ extension KVTransactionalStoring {
     }
 }
 
-/// The runs of the closure of an update, which are bounded: a closure that writes the key itself never succeeds.
-struct UpdateAttempts {
+/// The attempts of a write that runs code of the app between reading a value and replacing it. They are bounded: if that
+/// code writes the key itself, none succeeds.
+struct UpdateAttempts: Sendable {
     private let name: String
+    private let operation: KVStoreError.Operation
+    private let code: WritingCode.Kind
     private var count = 0
 
     /// Far more than concurrent writers need: each of their conflicts means that another one has succeeded.
     static let limit = 10_000
 
-    init(of name: String) { self.name = name }
+    init(of name: String, _ operation: KVStoreError.Operation = .set, running code: WritingCode.Kind = .closure) {
+        self.name = name
+        self.operation = operation
+        self.code = code
+    }
 
-    mutating func didFail() throws(KVStoreError) {
+    mutating func didFail(in store: String? = nil) throws(KVStoreError) {
         count += 1
         guard count >= Self.limit else { return }
-        throw KVStoreError(.conflict, .set, key: name, underlying: WritingClosure(runCount: count))
+        throw KVStoreError(
+            .conflict, operation, key: name, store: store, underlying: WritingCode(kind: code, runCount: count))
     }
 }
 

@@ -295,6 +295,7 @@ extension UserDefaultsKVStore {
         try name.validate(operation, in: store)
         defer { changes.wake() }
         var checked: (object: StoredObject, isReadable: Bool) = (.none, true)
+        var attempts = UpdateAttempts(of: name.string, operation, running: .decoding)
         while true {
             let next = try using(operation, name.string) { (defaults) throws(KVStoreError) -> StoredObject? in
                 let found = StoredObject(stored(name.string, in: defaults)?.object)
@@ -306,6 +307,7 @@ extension UserDefaultsKVStore {
                 return nil
             }
             guard let next else { return }
+            try attempts.didFail(in: store)
             switch next {
             case .none: checked = (next, true)
             case .foreign: checked = (next, false)
