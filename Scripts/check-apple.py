@@ -123,6 +123,8 @@ def as_on_apple(text: str) -> str:
     if re.search(r"\bURL(Session|Request)\b", text):
         exported += "; import FoundationNetworking"
     text = re.sub(r"^((?:(?:public|package) )?import Foundation)$", rf"\1{exported}", text, count=1, flags=re.M)
+    # A stub cannot add a method to NSObject that a class overrides.
+    text = text.replace("override func observeValue(", "func observeValue(")
     if re.search(r"^import (Security|ImageIO)$", text, re.M):
         text = re.sub(r"(\b[\w.]+(?:\([^()]*\))?) as (CF\w+|NSString|String)\b", r"(bridge(\1) as \2)", text)
         text = text.replace("as? [String: Any]", ".map(unbridged)")

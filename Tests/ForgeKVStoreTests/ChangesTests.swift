@@ -1,10 +1,11 @@
 import ForgeFileSystem
-import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
 import TestDepth
 import Testing
+
+@testable import ForgeKVStore
 
 @Suite("The changes of a store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct ChangesTests {
@@ -269,6 +270,36 @@ struct ChangesTests {
         #expect(await values.next() == .some(nil))
         try store.set(key, value: 5)
         #expect(try await names(&changes) == ["a"])
+    }
+
+    @Test("of user defaults contain what other processes change in the keys that the system observes")
+    func observedKeys() async throws {
+        let suite = TemporarySuite()
+        let observed = Mutex<[String: @Sendable () -> Void]>([:])
+        var platform = UserDefaultsPlatform.current
+        platform.observeKey = { name, observedSuite, onChange in
+            #expect(observedSuite == suite.name)
+            observed.withLock { $0[name] = onChange }
+            return nil
+        }
+        let store = UserDefaultsKVStore(suiteName: suite.name, on: platform) { name, _ in
+            UserDefaults(suiteName: name)
+        }
+        try store.set(KVKey<Int>("b"), value: 1)
+        try store.set(KVKey<Int>("dotted.name"), value: 1)
+        var values = store.values(of: key).makeAsyncIterator()
+        var changes = try #require(store.subscribe(to: .prefix(""))).makeAsyncIterator()
+        #expect(await values.next() == .some(nil))
+        let observedNames = observed.withLock { Set($0.keys) }
+        #expect(observedNames == ["a", "b"])
+        let other = try #require(UserDefaults(suiteName: suite.name))
+        for (name, value) in [("a", 2), ("b", 3)] {
+            other.set(value, forKey: name)
+            let announce = try #require(observed.withLock { $0[name] })
+            announce()
+            #expect(try await names(&changes) == [name])
+        }
+        #expect(await values.next() == 2)
     }
 
     @Test("of user defaults are looked for only while somebody subscribes to them")

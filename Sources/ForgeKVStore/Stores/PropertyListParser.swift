@@ -1,6 +1,8 @@
 import ForgeCoding
 import Foundation
 
+// Memory safety: Two calls of Foundation take or return addresses: of nothing, and of a constant C string.
+
 /// Parses property lists from any program.
 enum PropertyListParser {
     /// The dictionary at the top of a property list.
@@ -354,4 +356,18 @@ enum PropertyListValue {
         default: overhead + 16
         }
     }
+}
+
+// MARK: Calls of Foundation that take or return pointers
+
+extension PropertyListSerialization {
+    /// The object that a property list contains.
+    static func object(from data: Data) throws -> Any {
+        try unsafe propertyList(from: data, options: [], format: nil)
+    }
+}
+
+extension NSNumber {
+    /// The character that stands for the type of the number (`objCType`).
+    var typeCode: UInt8 { UInt8(bitPattern: unsafe objCType.pointee) }
 }

@@ -4,8 +4,6 @@ import Foundation
 import Logging
 import Synchronization
 
-// Memory safety: Two calls of Foundation take or return addresses: of nothing, and of a constant C string.
-
 /// A key-value store over Foundation's `UserDefaults`: an app's settings, or those of a suite.
 ///
 /// Every write reaches the preferences file before the call returns, also on Linux, where Foundation alone does not
@@ -46,8 +44,11 @@ import Synchronization
 /// `UserDefaults.didChangeNotification` makes the store look for changes by other code: it reports the present value of
 /// each changed key soon afterwards. On Apple's platforms Foundation posts it after every change by this process; on
 /// Linux only after a domain was set or removed as a whole, so code that calls `set(_:forKey:)` there should post it.
-/// Changes by another process are not announced: those that this process can read are reported with the next ones that
-/// are.
+///
+/// On Apple's platforms, streams also follow other processes that change a key: one with a stream of its own, or one
+/// that existed when a stream of a prefix, such as that of ``ObservedSettings``, began or last found a change. Key-value
+/// observing cannot announce a key that contains a dot or begins with `@`. Changes by other processes that are not
+/// announced, on Linux all, are reported with the next ones that are, if this process can read them.
 public final class UserDefaultsKVStore: KVRawStoring {
     private let defaults: GuardedDefaults
     let domain: String
@@ -400,11 +401,15 @@ extension UserDefaultsKVStore {
     /// other code that Foundation announces, as ``UserDefaultsKVStore`` describes.
     public func subscribe(to scope: KVScope) -> KVChanges? {
         let observer = suite.observing { self.reportOthers() }
-        if case .prefix = scope {
+        switch scope {
+        case .key(let name, _): suite.lock.withLock { observe([KeyName(name)], by: observer) }
+        case .prefix:
             do throws(KVStoreError) {
                 try using(.keys, nil) { (defaults) throws(KVStoreError) in
                     observer.hasPrefixes = true
-                    observer.reported = observer.reported ?? values(alsoOf: [:], in: defaults)
+                    let values = observer.reported ?? values(alsoOf: [:], in: defaults)
+                    observer.reported = values
+                    observe(values.keys, by: observer)
                 }
             } catch {
                 // The first check that can read the suite reports that any value may have changed.
@@ -417,6 +422,16 @@ extension UserDefaultsKVStore {
             } catch {
                 return nil
             }
+        }
+    }
+
+    /// Lets the system announce changes of keys by other processes, as far as it can. The lock of the suite is held.
+    private func observe(_ names: some Sequence<KeyName>, by observer: UserDefaultsObserver) {
+        guard let observeKey = platform.observeKey else { return }
+        for name in names {
+            let stored = UserDefaultsName.encoded(name.string)
+            guard UserDefaultsName.isKeyPath(stored) else { continue }
+            observer.observe(stored) { onChange in observeKey(stored, domain, onChange) }
         }
     }
 
@@ -476,22 +491,9 @@ extension UserDefaultsKVStore {
         let old = observer.reported
         let values = values(alsoOf: old ?? [:], in: defaults)
         observer.reported = values
+        observe(values.keys, by: observer)
         guard let old else { return changes.appendAll { name in present(name, in: defaults) } }
         let changed = Set(values.keys).union(old.keys).filter { values[$0] != old[$0] }
         changes.append(changed.map { ChangeHub.Change($0, values[$0], 0) })
     }
-}
-
-// MARK: Calls of Foundation that take or return pointers
-
-extension PropertyListSerialization {
-    /// The object that a property list contains.
-    static func object(from data: Data) throws -> Any {
-        try unsafe propertyList(from: data, options: [], format: nil)
-    }
-}
-
-extension NSNumber {
-    /// The character that stands for the type of the number (`objCType`).
-    var typeCode: UInt8 { UInt8(bitPattern: unsafe objCType.pointee) }
 }

@@ -1,6 +1,9 @@
 #if canImport(Darwin)
 import ForgeFileSystem
 import Foundation
+import Synchronization
+
+// Memory safety: Key-value observing gets no context, so that no address is passed.
 
 extension UserDefaultsPlatform {
     /// CFPreferences rejects a change after which a domain has at least 4 MiB (`CFPreferences: attempting to store >=
@@ -8,13 +11,13 @@ extension UserDefaultsPlatform {
     /// (`UserDefaults.sizeLimitExceededNotification`). The change stays visible in the process and is never stored.
     static var current: UserDefaultsPlatform {
         #if os(watchOS)
-        return UserDefaultsPlatform(suiteLimit: 1 << 20, marker: markerFile)
+        return UserDefaultsPlatform(suiteLimit: 1 << 20, marker: markerFile, observeKey: ObservedKey.observe)
         #elseif os(tvOS)
-        return UserDefaultsPlatform(suiteLimit: 1_000_000, marker: nil)
+        return UserDefaultsPlatform(suiteLimit: 1_000_000, marker: nil, observeKey: ObservedKey.observe)
         #elseif os(macOS)
-        return UserDefaultsPlatform(suiteLimit: 4 << 20, marker: nil)
+        return UserDefaultsPlatform(suiteLimit: 4 << 20, marker: nil, observeKey: ObservedKey.observe)
         #else
-        return UserDefaultsPlatform(suiteLimit: 4 << 20, marker: markerFile)
+        return UserDefaultsPlatform(suiteLimit: 4 << 20, marker: markerFile, observeKey: ObservedKey.observe)
         #endif
     }
 
@@ -40,6 +43,72 @@ extension UserDefaultsPlatform {
         var state: UserDefaultsMarkerState { .absent }
 
         func create() {}
+    }
+}
+
+/// A key of a suite, whose changes by any process key-value observing announces. It is observed until the process ends:
+/// key-value observing may call an observer while that is removed.
+///
+/// `@unchecked Sendable`: user defaults are thread-safe, and used by `init` alone.
+private final class ObservedKey: NSObject, @unchecked Sendable {
+    private static let all = Mutex<[[UInt8]: ObservedKey]>([:])
+
+    private let defaults: UserDefaults
+    private let closures = Mutex(Closures())
+
+    private struct Closures {
+        var lastNumber = 0
+        var ofNumber: [Int: @Sendable () -> Void] = [:]
+    }
+
+    /// Calls a closure after changes of the key, until it is released.
+    private final class Observation: Sendable {
+        private let key: ObservedKey
+        private let number: Int
+
+        init(_ key: ObservedKey, _ onChange: @escaping @Sendable () -> Void) {
+            self.key = key
+            number = key.closures.withLock { closures in
+                closures.lastNumber += 1
+                closures.ofNumber[closures.lastNumber] = onChange
+                return closures.lastNumber
+            }
+        }
+
+        deinit {
+            // Returned, so that the closure is released outside the lock.
+            _ = key.closures.withLock { $0.ofNumber.removeValue(forKey: number) }
+        }
+    }
+
+    static func observe(
+        _ name: String, in suite: String, _ onChange: @escaping @Sendable () -> Void
+    ) -> (any Sendable)? {
+        let key = all.withLock { all -> ObservedKey? in
+            let id = Array("\(suite)\0\(name)".utf8)
+            if let key = all[id] { return key }
+            let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+            guard let defaults = suite == own ? UserDefaults.standard : UserDefaults(suiteName: suite) else {
+                return nil
+            }
+            let key = ObservedKey(name, defaults)
+            all[id] = key
+            return key
+        }
+        return key.map { Observation($0, onChange) }
+    }
+
+    private init(_ name: String, _ defaults: UserDefaults) {
+        self.defaults = defaults
+        super.init()
+        unsafe defaults.addObserver(self, forKeyPath: name, options: [], context: nil)
+    }
+
+    override func observeValue(
+        forKeyPath name: String?, of object: Any?, change: [NSKeyValueChangeKey: Any]?,
+        context: UnsafeMutableRawPointer?
+    ) {
+        for onChange in closures.withLock({ Array($0.ofNumber.values) }) { onChange() }
     }
 }
 

@@ -11,6 +11,11 @@ struct UserDefaultsPlatform: Sendable {
 
     /// The marker of a suite, given its name; nil if suites are always readable.
     var marker: (@Sendable (_ suite: String) -> any UserDefaultsMarker)?
+
+    /// Calls a closure after changes of a key of a suite by any process, while the result exists; nil if the system does
+    /// not announce them.
+    var observeKey:
+        (@Sendable (_ name: String, _ suite: String, _ onChange: @escaping @Sendable () -> Void) -> (any Sendable)?)?
 }
 
 #if !canImport(Darwin)
@@ -73,7 +78,7 @@ final class UserDefaultsSuite: @unchecked Sendable {
 /// lock of its suite, other code maybe one of its own. The closure therefore runs on a queue, once for the notifications
 /// that were posted meanwhile.
 ///
-/// `@unchecked Sendable`: the variables are used under the lock of the suite, the token by `deinit` alone.
+/// `@unchecked Sendable`: the variables are used under the lock of the suite, or by `deinit`, as the token is.
 final class UserDefaultsObserver: @unchecked Sendable {
     /// Whether there was a subscription to a prefix.
     var hasPrefixes = false
@@ -82,14 +87,16 @@ final class UserDefaultsObserver: @unchecked Sendable {
     /// read when the first one began.
     var reported: [KeyName: [UInt8]]?
 
+    /// What observes keys, by their names in the suite.
+    private var keys: [String: any Sendable] = [:]
+
+    private let onChange: @Sendable () -> Void
     private let token: any NSObjectProtocol
 
     init(_ check: @escaping @Sendable () -> Void) {
         let queue = DispatchQueue(label: "ForgeKVStore.UserDefaultsObserver")
         let waiting = WaitingCheck()
-        token = NotificationCenter.default.addObserver(
-            forName: UserDefaults.didChangeNotification, object: nil, queue: nil
-        ) { _ in
+        let onChange: @Sendable () -> Void = {
             guard !waiting.exists.exchange(true, ordering: .acquiringAndReleasing) else { return }
             queue.async {
                 // First: a change that is made while the values are read causes another check.
@@ -97,6 +104,15 @@ final class UserDefaultsObserver: @unchecked Sendable {
                 check()
             }
         }
+        self.onChange = onChange
+        token = NotificationCenter.default.addObserver(
+            forName: UserDefaults.didChangeNotification, object: nil, queue: nil
+        ) { _ in onChange() }
+    }
+
+    /// Calls the closure also after changes of a key that `begin` starts to observe, unless it is observed already.
+    func observe(_ name: String, _ begin: (_ onChange: @escaping @Sendable () -> Void) -> (any Sendable)?) {
+        if keys[name] == nil { keys[name] = begin(onChange) }
     }
 
     deinit { NotificationCenter.default.removeObserver(token) }
@@ -290,6 +306,11 @@ enum UserDefaultsName {
 
     /// Whether this is the name of no key, but of a value that the store keeps for itself.
     static func isOwn(_ name: String) -> Bool { isSetAside(name) || name.utf8.elementsEqual(sentinel.utf8) }
+
+    /// Whether a stored name names itself as a key path.
+    static func isKeyPath(_ name: String) -> Bool {
+        !name.hasBytePrefix("@") && !name.utf8.contains(UInt8(ascii: "."))
+    }
 
     /// Whether a name is stored unchanged.
     static func isPlain(_ name: String) -> Bool {

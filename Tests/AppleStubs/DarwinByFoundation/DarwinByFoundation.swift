@@ -60,3 +60,19 @@ extension sigaction {
 extension FileManager {
     public func containerURL(forSecurityApplicationGroupIdentifier groupIdentifier: String) -> URL? { nil }
 }
+
+public typealias NSKeyValueChangeKey = NSObject.StubOfKeyValueChangeKey
+
+extension NSObject {
+    public struct StubOfKeyValueChangeKey: Hashable {}
+
+    public struct StubOfKeyValueObservingOptions: OptionSet {
+        public let rawValue: UInt
+        public init(rawValue: UInt) { self.rawValue = rawValue }
+    }
+
+    public func addObserver(
+        _ observer: NSObject, forKeyPath keyPath: String, options: StubOfKeyValueObservingOptions,
+        context: UnsafeMutableRawPointer?
+    ) {}
+}
