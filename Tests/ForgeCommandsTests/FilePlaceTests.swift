@@ -60,20 +60,20 @@ extension Scratch {
     }
 
     #if os(Linux)
-    /// Makes the one descriptor of this process that leads to a file or directory lead to another file.
+    /// Makes the descriptors of this process that lead to a file or directory lead to another file.
     func redirect(_ name: String, to other: FileDescriptor) throws {
         let numbers = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").filter { number in
             // The descriptors of other tests may be closed meanwhile.
             let place = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(number)")
             return place == path(name)
         }
-        try #require(numbers.count == 1)
-        _ = try other.duplicate(as: FileDescriptor(rawValue: #require(CInt(numbers[0]))))
+        try #require(!numbers.isEmpty)
+        for number in numbers { _ = try other.duplicate(as: FileDescriptor(rawValue: #require(CInt(number)))) }
         try other.close()
     }
 
-    /// Makes a directory that this process has open once impossible to flush: the descriptor only stands for the path
-    /// then (`O_PATH`).
+    /// Makes a directory that this process has open impossible to flush: its descriptors only stand for the path then
+    /// (`O_PATH`).
     func preventFlush(of name: String) throws {
         let options = FileDescriptor.OpenOptions(rawValue: 0o10_000_000)
         try redirect(name, to: FileDescriptor.open(FilePath(path(name)), .readOnly, options: options))

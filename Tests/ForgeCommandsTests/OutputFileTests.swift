@@ -78,9 +78,6 @@ struct OutputFileTests {
         let words = ["copy", "json:" + scratch.path("source"), "json:" + scratch.path("lines")]
         #expect(try CommandRun(words).status == 2)
         #expect(try content("lines") == Self.line)
-        // One that is not replaced has the lines at once.
-        let special = try CommandRun(Array(words.dropLast()) + ["json:/dev/null"])
-        #expect(special.status == 2 && special.output.hasSuffix("\n1 copied (3 B), 0 equal, 1 failed\n"))
         try plant("lines", "good")
         let run = try CommandRun(words)
         #expect(run.status == 2)

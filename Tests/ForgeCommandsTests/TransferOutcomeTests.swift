@@ -118,14 +118,14 @@ struct TransferOutcomeTests {
         let run = try CommandRun(["copy"] + places)
         #expect(run.status == 0 && run.output == "0 copied (0 B), 3 equal, 0 deleted\n", "\(run.output)")
         // Without anything to delete, it is one that was created since.
-        try scratch.plant("new", "text")
+        for path in ["s/z/1", "t/z/1", "new"] { try scratch.plant(path, "text") }
         try await copy(moving: [("../new", "b/2")])
-        try expect("b/0", "b/1", "b/own")
+        try expect("b/0", "b/1", "b/own", "z/1")
         // One that cannot be copied.
         for path in ["t/a", "t/old", "dir/new"] { try scratch.plant(path, "text") }
         let failed = await #expect(throws: CommandFailure.self) { try await copy(moving: [("../dir", "a")]) }
         #expect(failed?.description == "nothing was deleted: 1 item failed")
-        try expect("a", "b/0", "b/1", "b/2", "b/own", "old")
+        try expect("a", "b/0", "b/1", "b/2", "b/own", "old", "z/1")
     }
 
     @Test("a directory that is moved between its copy and the verification is a failure")

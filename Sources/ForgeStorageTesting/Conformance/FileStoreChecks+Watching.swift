@@ -195,7 +195,13 @@ extension ConformanceChecks {
                 do {
                     return try await changes.next()
                 } catch {
-                    try expectEqual(try await changes.next(), nil, "next() of the changes in ../x after its error")
+                    let next: FileChange?
+                    do {
+                        next = try await changes.next()
+                    } catch {
+                        throw ConformanceViolation("next() of the changes in ../x after its error has thrown: \(error)")
+                    }
+                    try expectEqual(next, nil, "next() of the changes in ../x after its error")
                     throw error
                 }
             }

@@ -183,7 +183,7 @@ final class ThreadedKVStore: KVLayer, KVTransactionalStoring {
 
     func set<T>(_ key: KVKey<T>, value: T) throws {
         try write(key.name) {
-            if defect == .removesFirst, T.self == Int.self {
+            if defect == .removesFirst, T.self == Int.self, key.name.utf8.count <= 1024 {
                 try base.remove(key)
                 passTime()
             }
