@@ -25,6 +25,7 @@ import ForgeFileSystem
 /// errors.
 public final class LocalAsyncKVStore: AsyncKVStoring {
     private let base: any KVTransactionalStoring
+
     /// The threads for the calls of the base; nil if these wait for nothing.
     let lane: BlockingLane?
     private let durability: AsyncKVCapabilities.Durability
