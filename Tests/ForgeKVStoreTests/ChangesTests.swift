@@ -300,6 +300,12 @@ struct ChangesTests {
             #expect(try await names(&changes) == [name])
         }
         #expect(await values.next() == 2)
+        // No key is observed in a refused suite, nor a name that no value can have.
+        let refused = UserDefaultsKVStore(suiteName: "a/b", on: platform) { _, _ in nil }
+        withExtendedLifetime(refused.subscribe(to: .key("c"))) {}
+        withExtendedLifetime(store.subscribe(to: .key(String(repeating: "x", count: 2_000)))) {}
+        let namesAfterwards = observed.withLock { Set($0.keys) }
+        #expect(namesAfterwards == observedNames)
     }
 
     @Test("of user defaults are looked for only while somebody subscribes to them")

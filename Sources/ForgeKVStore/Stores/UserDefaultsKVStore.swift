@@ -427,8 +427,8 @@ extension UserDefaultsKVStore {
 
     /// Lets the system announce changes of keys by other processes, as far as it can. The lock of the suite is held.
     private func observe(_ names: some Sequence<KeyName>, by observer: UserDefaultsObserver) {
-        guard let observeKey = platform.observeKey else { return }
-        for name in names {
+        guard let observeKey = platform.observeKey, Self.isUsable(domain) else { return }
+        for name in names where name.isValid {
             let stored = UserDefaultsName.encoded(name.string)
             guard UserDefaultsName.isKeyPath(stored) else { continue }
             observer.observe(stored) { onChange in observeKey(stored, domain, onChange) }
