@@ -119,7 +119,12 @@ import Darwin
         let suite = TemporarySuite()
         await #expect(processExitsWith: .exitCode(7)) { [name = suite.name as String] in
             let store = UserDefaultsKVStore(suiteName: name)
+            let observed = KVKey<Bool>("observed")
+            // The text is set aside, where removing everything keeps it.
+            try store.set(KVKey<String>("a"), value: "text")
             try store.set(KVKey<Int>("a"), value: 1)
+            var values = store.values(of: observed).makeAsyncIterator()
+            guard await values.next() == .some(nil) else { exit(10) }
             let calls = Mutex(0)
             let observer = NotificationCenter.default.addObserver(
                 forName: UserDefaults.didChangeNotification, object: nil, queue: nil
@@ -131,11 +136,15 @@ import Darwin
                 // Foundation may report the change below too.
                 guard number == 1 else { return }
                 let isThere = store.get(KVKey<Int>("a")) != nil
-                do { try store.set(KVKey<Bool>("observed"), value: !isThere) } catch { exit(8) }
+                do { try store.set(observed, value: !isThere) } catch { exit(8) }
             }
             try store.removeAll()
             NotificationCenter.default.removeObserver(observer)
-            exit(store.get(KVKey<Bool>("observed")) == true ? 7 : 9)
+            guard store.get(observed) == true, try store.setAside().count == 1 else { exit(9) }
+            // The stream has what the observer has stored, and nothing older after it.
+            guard await values.next() == true else { exit(11) }
+            try store.set(observed, value: false)
+            exit(await values.next() == false ? 7 : 12)
         }
         withExtendedLifetime(suite) {}
     }

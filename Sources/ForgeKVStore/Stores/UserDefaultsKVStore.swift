@@ -165,10 +165,13 @@ public final class UserDefaultsKVStore: KVRawStoring {
             let old = defaults.persistentDomain(forName: domain)
             defaults.removePersistentDomain(forName: domain)
             let kept = old?.filter { UserDefaultsName.isOwn($0.key) } ?? [:]
-            if !kept.isEmpty { defaults.setPersistentDomain(kept, forName: domain) }
+            // One by one: what an observer has stored since the removal stays.
+            for (name, object) in kept { defaults.set(object, forKey: name) }
             guard !defaults.synchronize(), file.content?.count != kept.count else {
-                changes.appendAll()
-                if let observer = suite.observer, observer.reported != nil { observer.reported = [:] }
+                // An observer may have stored values again, and other domains may have some.
+                changes.appendAll { name in present(name, in: defaults) }
+                guard let observer = suite.observer, let reported = observer.reported else { return }
+                observer.reported = values(alsoOf: reported, in: defaults)
                 return
             }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
