@@ -37,18 +37,22 @@ import Synchronization
 ///
 /// ``get(_:)`` also finds registered defaults and, on Apple platforms, global ones.
 ///
-/// Foundation calls observers of user defaults while this store changes them, on the same thread. They may use the store,
-/// but must not wait for another thread that does.
+/// Foundation calls observers of user defaults while this store changes them, on the same thread, and waits for them. They
+/// may use the store, but must not wait for another thread that uses it, because that one waits for the change. So do not
+/// observe with an `OperationQueue`, such as `.main`: Foundation would wait for a thread that may just be reading a
+/// setting. An observer that uses a store of another suite, or a layer that serialises its calls, such as
+/// ``ExpiringKVStore`` and ``MigratingKVStore``, waits for the thread that is using it. Streams have none of these limits.
 ///
 /// Streams report each write by an object of this type in this process. While there is a stream, the notification
 /// `UserDefaults.didChangeNotification` makes the store look for changes by other code: it reports the present value of
 /// each changed key soon afterwards. On Apple's platforms Foundation posts it after every change by this process; on
 /// Linux only after a domain was set or removed as a whole, so code that calls `set(_:forKey:)` there should post it.
 ///
-/// On Apple's platforms, streams also follow other processes that change a key: one with a stream of its own, or one
-/// that existed when a stream of a prefix, such as that of ``ObservedSettings``, began or last found a change. Key-value
-/// observing cannot announce a key that contains a dot or begins with `@`. Changes by other processes that are not
-/// announced, on Linux all, are reported with the next ones that are, if this process can read them.
+/// On Apple's platforms, key-value observing also announces changes by other processes: of the keys that have a stream of
+/// their own and, while there is a stream of a prefix, such as that of ``ObservedSettings``, of those that existed when it
+/// began or last found a change. It cannot announce a key that contains a dot or begins with `@`. A key stays observed
+/// until the process ends. Changes by other processes that are not announced, on Linux all, are reported with the next
+/// ones that are, if this process can read them.
 public final class UserDefaultsKVStore: KVRawStoring {
     private let defaults: GuardedDefaults
     let domain: String

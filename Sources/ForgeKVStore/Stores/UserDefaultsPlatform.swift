@@ -42,8 +42,8 @@ final class UserDefaultsSuite: @unchecked Sendable {
     /// The changes by the stores, and those by other code that were found.
     let changes = ChangeHub()
 
-    /// Held by each call of a store. Recursive, because Foundation calls observers, code of the app, on the thread that
-    /// changes user defaults, and they may use the stores.
+    /// Held by each call of a store over the suite. Recursive, because Foundation calls observers, code of the app, on the
+    /// thread that changes user defaults, and they may use the stores of the suite.
     let lock = NSRecursiveLock()
 
     /// Exists while there is a subscription to the changes, which retains it.
