@@ -438,7 +438,7 @@ extension UserDefaultsKVStore {
         for name in names where name.isValid {
             let stored = UserDefaultsName.encoded(name.string)
             guard UserDefaultsName.isKeyPath(stored) else { continue }
-            observer.observe(stored) { onChange in observeKey(stored, domain, onChange) }
+            observer.observe(KeyName(stored)) { onChange in observeKey(stored, domain, onChange) }
         }
     }
 

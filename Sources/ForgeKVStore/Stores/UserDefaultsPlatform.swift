@@ -88,7 +88,7 @@ final class UserDefaultsObserver: @unchecked Sendable {
     var reported: [KeyName: [UInt8]]?
 
     /// What observes keys, by their names in the suite.
-    private var keys: [String: any Sendable] = [:]
+    private var keys: [KeyName: any Sendable] = [:]
 
     private let onChange: @Sendable () -> Void
     private let token: any NSObjectProtocol
@@ -111,7 +111,7 @@ final class UserDefaultsObserver: @unchecked Sendable {
     }
 
     /// Calls the closure also after changes of a key that `begin` starts to observe, unless it is observed already.
-    func observe(_ name: String, _ begin: (_ onChange: @escaping @Sendable () -> Void) -> (any Sendable)?) {
+    func observe(_ name: KeyName, _ begin: (_ onChange: @escaping @Sendable () -> Void) -> (any Sendable)?) {
         if keys[name] == nil { keys[name] = begin(onChange) }
     }
 
