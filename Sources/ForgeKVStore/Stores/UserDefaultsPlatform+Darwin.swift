@@ -49,7 +49,7 @@ extension UserDefaultsPlatform {
 /// A key of a suite, whose changes by any process key-value observing announces. It is observed until the process ends:
 /// key-value observing may call an observer while that is removed.
 ///
-/// `@unchecked Sendable`: user defaults are thread-safe, and used by `init` alone.
+/// `@unchecked Sendable`: user defaults are thread-safe, and used by `begin` alone.
 private final class ObservedKey: NSObject, @unchecked Sendable {
     private static let all = Mutex<[[UInt8]: ObservedKey]>([:])
 
@@ -84,23 +84,27 @@ private final class ObservedKey: NSObject, @unchecked Sendable {
     static func observe(
         _ name: String, in suite: String, _ onChange: @escaping @Sendable () -> Void
     ) -> (any Sendable)? {
-        let key = all.withLock { all -> ObservedKey? in
-            let id = Array("\(suite)\0\(name)".utf8)
+        let id = Array("\(suite)\0\(name)".utf8)
+        if let key = all.withLock({ $0[id] }) { return Observation(key, onChange) }
+        let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+        guard let defaults = suite == own ? UserDefaults.standard : UserDefaults(suiteName: suite) else { return nil }
+        let new = ObservedKey(defaults)
+        let key = all.withLock { all -> ObservedKey in
             if let key = all[id] { return key }
-            let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
-            guard let defaults = suite == own ? UserDefaults.standard : UserDefaults(suiteName: suite) else {
-                return nil
-            }
-            let key = ObservedKey(name, defaults)
-            all[id] = key
-            return key
+            all[id] = new
+            return new
         }
-        return key.map { Observation($0, onChange) }
+        // Without the lock: Foundation may call observers, code of the app, that begin to observe another key.
+        if key === new { new.begin(name) }
+        return Observation(key, onChange)
     }
 
-    private init(_ name: String, _ defaults: UserDefaults) {
+    private init(_ defaults: UserDefaults) {
         self.defaults = defaults
         super.init()
+    }
+
+    private func begin(_ name: String) {
         unsafe defaults.addObserver(self, forKeyPath: name, options: [], context: nil)
     }
 
