@@ -5,9 +5,11 @@ import SystemPackage
 ///
 /// It locks nothing, follows no link and stays below its root. Files that disappear meanwhile are left out, and so are
 /// directories that were removed. One that may have been moved instead, to a place that the walk has passed, is reported
-/// at the end. Each directory is listed once, when it is entered, so a walk needs memory for the entries of the
-/// directories on the present path, and one descriptor. If a directory has disappeared, all directories are listed again
-/// at the end.
+/// at the end. A file that is moved to such a place is not noticed, nor is a directory that was not listed before.
+///
+/// Each directory is listed once, when it is entered, so a walk needs memory for the entries of the directories on the
+/// present path, and one descriptor. If a directory has disappeared, all directories are listed again at the end, which
+/// needs memory for the identities of all.
 package struct StoreWalk {
     /// One step of the walk.
     package enum Event: Sendable {
@@ -50,9 +52,11 @@ package struct StoreWalk {
     private var isStarted = false
     /// The directory that is open at the moment.
     private var current: OpenDirectory?
+    /// The root as it was listed.
+    private var rootIdentity: DirectoryIdentity?
     /// The directories that were not found at their turn, until the end of the walk.
-    private var missing: [(identity: DirectoryIdentity, error: FileSystemError)] = []
-    /// The errors of those that were not removed and are still to be reported, in descending order.
+    private var missing: [Missing] = []
+    /// The errors of those that were not removed and are still to be reported, the last one first.
     private var lost: [FileSystemError] = []
     /// Whether each directory had the inode number that was listed for it. File systems that store no numbers, such as
     /// FAT, may list another one each time.
@@ -63,6 +67,14 @@ package struct StoreWalk {
         let directory: Entry
         /// The entries that are still to come, in descending order.
         var entries: [DirectoryEntry]
+    }
+
+    /// A directory that was not found at its turn.
+    private struct Missing {
+        let identity: DirectoryIdentity
+        /// The directories listed in it whose turn had not come: one may have been moved before this one was removed.
+        var unread: [DirectoryIdentity] = []
+        let error: FileSystemError
     }
 
     /// An open directory, closed with the last copy of the walk that uses it.
@@ -124,18 +136,22 @@ package struct StoreWalk {
             do throws(FileSystemError) {
                 parent = try reopen(directory)
             } catch {
-                levels.removeLast()
+                let rest = levels.removeLast().entries + [entry]
                 guard !directory.path.isEmpty else { throw error }
-                let identity = DirectoryIdentity(directory.status)
-                if let event = failure(error.naming(directory.path), of: identity) { return event }
+                let unread = rest.filter { $0.type == .directory }.map { $0.identity(in: directory.status) }
+                let event = failure(
+                    Missing(
+                        identity: DirectoryIdentity(directory.status), unread: unread,
+                        error: error.naming(directory.path)))
+                if let event { return event }
                 continue
             }
             guard entry.type != .directory || directory.scope.isTemporary(entry.name) else {
-                let identity = DirectoryIdentity(inode: entry.inode, device: directory.status.device)
+                let identity = entry.identity(in: directory.status)
                 do throws(FileSystemError) {
                     return try enter(path, listed: identity)
                 } catch {
-                    if let event = failure(error.naming(path), of: identity) { return event }
+                    if let event = failure(Missing(identity: identity, error: error.naming(path))) { return event }
                     continue
                 }
             }
@@ -168,9 +184,13 @@ package struct StoreWalk {
     ) throws(FileSystemError) -> Event {
         let descriptor = try open(path).descriptor
         let status = try fileSystem.status(of: .descriptor(descriptor))
-        // On another device, a file system is mounted there.
-        if let listed, listed.device == status.device, listed.inode != status.inode { hasListedNumbers = false }
-        guard DirectoryIdentity(status) != excluded else { return .other(path) }
+        let identity = DirectoryIdentity(status)
+        if let listed {
+            if !identity.hasNumber(of: listed) { hasListedNumbers = false }
+        } else {
+            rootIdentity = identity
+        }
+        guard identity != excluded else { return .other(path) }
         var entries = try fileSystem.entries(of: descriptor)
         let above = levels.last?.directory
         let scope =
@@ -231,41 +251,55 @@ package struct StoreWalk {
     // MARK: Since then
 
     /// The event for a directory that could not be entered or read on; nil if it is missing, until the end of the walk.
-    private mutating func failure(_ error: FileSystemError, of directory: DirectoryIdentity) -> Event? {
-        guard error.errno.isDisappearance else { return .failed(error) }
-        missing.append((directory, error))
+    private mutating func failure(_ directory: Missing) -> Event? {
+        guard directory.error.errno.isDisappearance else { return .failed(directory.error) }
+        missing.append(directory)
         return nil
     }
 
     /// Adds a directory whose files ``next()`` has returned, and which was not found later, to those that are reported at
     /// the end unless they were removed. After the end, ``next()`` reports it.
     package mutating func miss(_ path: POSIXPath, _ identity: DirectoryIdentity) {
-        missing.append((identity, FileSystemError(.open, .noSuchFileOrDirectory, path: path)))
+        let error = FileSystemError(.open, .noSuchFileOrDirectory, path: path)
+        missing.append(Missing(identity: identity, error: error))
     }
 
-    /// The errors of the missing directories that may be elsewhere: all directories are listed again, and one is removed
-    /// only if neither its path nor its inode number is found. None is if a directory cannot be listed, because of an
-    /// error, or because it disappears, perhaps with the missing ones in it.
+    /// The errors of the missing directories that may be elsewhere.
+    ///
+    /// All directories are listed again. A missing one was removed if nothing is at its path, and if neither its inode
+    /// number nor that of an unread directory in it is found. It counts as moved if its device is not found, because a file
+    /// system may have been unmounted. All count as moved if the root is another directory, or if one cannot be listed: it
+    /// may have disappeared with missing ones in it.
     private func notRemoved() -> [FileSystemError] {
-        guard hasListedNumbers else { return missing.map(\.error) }
+        let all = missing.map(\.error)
+        guard hasListedNumbers else { return all }
         var found: Set<DirectoryIdentity> = []
-        var pending: [POSIXPath] = [""]
+        // The directories that are still to be listed; the root has no listing.
+        var pending: [(path: POSIXPath, listed: DirectoryIdentity?)] = [("", nil)]
         do throws(FileSystemError) {
-            while let path = pending.popLast() {
+            while let (path, listed) = pending.popLast() {
                 let directory = try root.open(path.isEmpty ? "." : path)
                 defer { fileSystem.discard(directory) }
                 let status = try fileSystem.status(of: .descriptor(directory))
+                let identity = DirectoryIdentity(status)
+                let isSame = if let listed { identity.hasNumber(of: listed) } else { identity == rootIdentity }
+                guard isSame else { return all }
                 // A listing has other numbers than a status where it crosses subvolumes (Btrfs).
-                found.insert(DirectoryIdentity(status))
+                found.insert(identity)
                 for entry in try fileSystem.entries(of: directory) where entry.type == .directory {
-                    found.insert(DirectoryIdentity(inode: entry.inode, device: status.device))
-                    pending.append(path.appending(entry.name))
+                    let below = entry.identity(in: status)
+                    found.insert(below)
+                    pending.append((path.appending(entry.name), below))
                 }
             }
         } catch {
-            return missing.map(\.error)
+            return all
         }
-        return missing.filter { found.contains($0.identity) || isTaken($0.error.path ?? "") }.map(\.error)
+        let devices = Set(found.map(\.device))
+        return missing.filter { directory in
+            !devices.contains(directory.identity.device) || found.contains(directory.identity)
+                || directory.unread.contains { found.contains($0) } || isTaken(directory.error.path ?? "")
+        }.map(\.error)
     }
 
     /// Whether the path of a missing directory leads to an entry, or cannot be looked up.
@@ -327,6 +361,21 @@ package struct StoreWalk {
             guard !error.errno.isDisappearance, error.errno != .notSupported else { return .content }
             throw error.naming(entry.path)
         }
+    }
+}
+
+extension DirectoryEntry {
+    /// The identity by its listing in a directory.
+    fileprivate func identity(in directory: FileStatus) -> DirectoryIdentity {
+        DirectoryIdentity(inode: inode, device: directory.device)
+    }
+}
+
+extension DirectoryIdentity {
+    /// Whether an open directory has the inode number that was listed for it. If it is on another device, a file system
+    /// is mounted there, and the listing says nothing about it.
+    fileprivate func hasNumber(of listed: DirectoryIdentity) -> Bool {
+        listed.device != device || listed.inode == inode
     }
 }
 

@@ -442,7 +442,7 @@ struct StoreWalkTests {
 
     @Test(
         "a directory is removed only if all others can be listed again, and have the numbers that were listed for them",
-        arguments: ["", "error", "number"])
+        arguments: ["", "error", "number", "later number"])
     func removedDirectories(change: String) throws {
         for path in ["/t/a/x", "/t/d/y", "/n/y"] as [POSIXPath] { try write("", to: path) }
         let isRead = Atomic(false)
@@ -451,12 +451,56 @@ struct StoreWalkTests {
             if call.operation == .status, call.path == "y" { isRead.store(true, ordering: .relaxed) }
             guard call.operation == .open, call.path == "d" else { return }
             if change == "error", isRead.load(ordering: .relaxed) { throw FileSystemError(.open, .permissionDenied) }
-            guard change == "number", try memory.exists("/n") else { return }
+            let isNow = change == "number" || change == "later number" && isRead.load(ordering: .relaxed)
+            guard isNow, try memory.exists("/n") else { return }
             try memory.rename("/t/d", to: "/o")
             try memory.rename("/n", to: "/t/d")
         }
         let lines = try lines(on: changing)
         #expect(lines == ["/ none", "d/ none", "d/y content -"] + (change.isEmpty ? [] : ["a ENOENT"]))
+    }
+
+    @Test(
+        "a directory is not removed if one that was listed in it is elsewhere, or if another root or device is there",
+        arguments: ["", "part", "root", "device"])
+    func lostDirectories(change: String) throws {
+        try memory.makeDirectories("/t/b/d")
+        if change == "device" { try memory.mount(at: "/t/b/d") }
+        for path in ["/t/b/d/e/x", "/t/b/d/f/y", "/t/b/d/g", "/n/z"] as [POSIXPath] { try write("", to: path) }
+        let changing = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .status, call.path == "x", try memory.exists("/n") else { return }
+            if change == "part" { try memory.rename("/t/b/d/f", to: "/t/a") }
+            if change == "root" {
+                try memory.rename("/t", to: "/old")
+                try memory.rename("/n", to: "/t")
+            } else {
+                try memory.rename("/t/b", to: "/old")
+                try memory.rename("/n", to: "/m")
+            }
+        }
+        let read = ["/ none", "b/ none", "b/d/ none", "b/d/e/ none", "b/d/e/x content -"]
+        #expect(try lines(on: changing) == read + (change.isEmpty ? [] : ["b/d ENOENT"]))
+    }
+
+    @Test("reports a directory that its caller has not found, unless it was removed", arguments: ["", "moved", "root"])
+    func missedDirectory(change: String) throws {
+        for path in ["/t/d/x", "/n/z"] as [POSIXPath] { try write("", to: path) }
+        let (root, directory) = (DirectoryIdentity(try memory.status("/t")), DirectoryIdentity(try memory.status("/t/d")))
+        var walk = StoreWalk(try ConfinedDirectory("/t", on: memory), layouts: [])
+        while try walk.next() != nil {}
+        switch change {
+        case "moved": try memory.rename("/t/d", to: "/t/a")
+        case "root":
+            try memory.rename("/t", to: "/old")
+            try memory.rename("/n", to: "/t")
+        default: try memory.rename("/t/d", to: "/old")
+        }
+        if change == "root" { walk.miss("", root) }
+        walk.miss("d", directory)
+        var found: [POSIXPath] = []
+        while case .failed(let error)? = try walk.next() { found.append(error.path ?? "none") }
+        let expected: [POSIXPath] = change.isEmpty ? [] : change == "root" ? ["", "d"] : ["d"]
+        #expect(found == expected)
     }
 
     @Test("a file is removed if its directory is where it was listed, and nothing has its name")
