@@ -246,7 +246,7 @@ struct FileGroupCopy {
 
     // MARK: Failures
 
-    /// Records that no file of the group can be copied.
+    /// Records the same result for each file of the group.
     private func recordAll(_ action: TransferLog.Action, _ reason: String? = nil) throws {
         for name in group.names { try log.record(action, group.path(of: name).shown, reason: reason) }
     }

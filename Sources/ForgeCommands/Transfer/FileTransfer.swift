@@ -162,7 +162,8 @@ struct FileTransfer {
             for try await case let files? in group { missing[files.directory] = files.identity }
         }
         // Records those that may have been moved.
-        for (directory, identity) in missing { walk.miss(directory, identity) }
+        let inOrder = missing.sorted { $0.key.bytes.lexicographicallyPrecedes($1.key.bytes) }
+        for (directory, identity) in inOrder { walk.miss(directory, identity) }
         _ = try nextFile(&walk)
         return true
     }
