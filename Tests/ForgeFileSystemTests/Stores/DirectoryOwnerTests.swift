@@ -485,7 +485,8 @@ struct StoreWalkTests {
     @Test("reports a directory that its caller has not found, unless it was removed", arguments: ["", "moved", "root"])
     func missedDirectory(change: String) throws {
         for path in ["/t/d/x", "/n/z"] as [POSIXPath] { try write("", to: path) }
-        let (root, directory) = (DirectoryIdentity(try memory.status("/t")), DirectoryIdentity(try memory.status("/t/d")))
+        let root = DirectoryIdentity(try memory.status("/t"))
+        let directory = DirectoryIdentity(try memory.status("/t/d"))
         var walk = StoreWalk(try ConfinedDirectory("/t", on: memory), layouts: [])
         while try walk.next() != nil {}
         switch change {
