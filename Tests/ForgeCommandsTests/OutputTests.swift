@@ -244,7 +244,7 @@ struct OutputTests {
         #expect(try scratch.files("t") == ["a/x": "text"])
     }
 
-    @Test("a file that is created between its copy and the verification is counted, and is no difference")
+    @Test("a file that is created between the copy and its verification is counted and listed, and is no difference")
     func appearedSince() async throws {
         let scratch = try Scratch()
         for path in ["s/z/1", "new"] { try scratch.plant(path, "text") }
@@ -256,6 +256,7 @@ struct OutputTests {
         try await FileTransfer(arguments, log, from: source).run()
         try log.finish()
         #expect(log.summaryText == "1 copied (4 B), 0 equal, 1 verified, 1 appeared since")
+        #expect(TransferLog.Action.appeared.isListed && !TransferLog.Action.verify.isListed)
         #expect(try scratch.files("t") == ["z/1": "text"])
     }
 }

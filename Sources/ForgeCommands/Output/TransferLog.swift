@@ -10,8 +10,16 @@ final class TransferLog: Sendable {
         case copy, replace, equal, delete, skip, fail, verify
         /// The item was removed since it was listed.
         case removed
-        /// The item did not exist yet when the others were copied.
+        /// The item has no copy, and had not been listed: it was created since, or moved there.
         case appeared
+
+        /// Whether a line is printed: the item has no copy, or its copy does not exist any more.
+        var isListed: Bool {
+            switch self {
+            case .copy, .replace, .equal, .verify: false
+            case .delete, .skip, .fail, .removed, .appeared: true
+            }
+        }
     }
 
     private struct Item: Encodable {
@@ -81,7 +89,7 @@ final class TransferLog: Sendable {
         throw CommandFailure("nothing was deleted: \(counted(failed, "item")) failed", .partial)
     }
 
-    /// Records what was done with an item; a failed one, and all in a dry run, are printed.
+    /// Records what was done with an item; prints it if that is listed, or in a dry run.
     ///
     /// - Parameters:
     ///   - action: What was done.
@@ -109,7 +117,7 @@ final class TransferLog: Sendable {
             outcomes.withLock { $0[Array(key.utf8)] = [.copy, .replace, .equal].contains(action) }
         }
         if isOfCopy { try progress.advance(bytes: bytes ?? 0) }
-        guard arguments.dryRun || [.fail, .skip, .delete, .removed].contains(action) else { return }
+        guard arguments.dryRun || action.isListed else { return }
         let item = Item(
             action: action, key: key, source: arguments.source.text(of: key),
             destination: arguments.destination.text(of: key), bytes: bytes, reason: reason)

@@ -73,7 +73,11 @@ struct TransferArguments: ParsableArguments {
     @Option(help: ArgumentHelp("Delete nothing if it would be more items than this.", valueName: "number"))
     var maxDelete = 100
 
-    @Flag(help: "Afterwards, read all items back and compare them with the source.")
+    @Flag(
+        help: """
+            Afterwards, read all items back and compare them with the source; files that have appeared there since are \
+            listed.
+            """)
     var verify = false
 
     @OptionGroup var output: JSONOption

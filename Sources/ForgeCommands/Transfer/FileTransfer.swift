@@ -371,7 +371,7 @@ struct FileTransfer {
         }
     }
 
-    /// Compares each copied file with the source; counts those that were created since.
+    /// Compares each copied file with the source; records those that the walk of the copy has not found.
     private func verify() throws {
         var walk = walk()
         let recordMoved = { (error: FileSystemError) in
