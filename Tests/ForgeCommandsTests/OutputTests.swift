@@ -1,6 +1,7 @@
 import ArgumentParser
 import ChildProcesses
 import ForgeStorage
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import TestDepth
@@ -243,6 +244,27 @@ struct OutputTests {
         #expect(log.summaryText == "1 copied (4 B), 0 equal" + (place == "gone" ? "" : ", 1 failed"))
         #expect(try scratch.files("t") == ["a/x": "text"])
     }
+
+    #if os(Linux)
+    @Test("files that are not found are failures if another directory has taken the place of the source")
+    func replacedSource() async throws {
+        let scratch = try Scratch()
+        for path in ["s/a/x", "s/z/1", "n/new"] { try scratch.plant(path, "text") }
+        let arguments = try TransferArguments.parse(["tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"])
+        let log = TransferLog(arguments)
+        let (place, old) = (POSIXPath(scratch.path("s")), POSIXPath(scratch.path("old")))
+        let new = POSIXPath(scratch.path("n"))
+        // Before the first file is copied: the walk is one directory ahead.
+        let replacing = InterceptedFileSystem(SystemFileSystem()) { (call) throws(FileSystemError) in
+            guard call.operation == .status, call.path == "1", try SystemFileSystem().exists(new) else { return }
+            try SystemFileSystem().rename(place, to: old)
+            try SystemFileSystem().rename(new, to: place)
+        }
+        try await FileTransfer(arguments, log, from: ConfinedDirectory(place, on: replacing)).run()
+        #expect(log.summaryText == "0 copied (0 B), 0 equal, 2 failed")
+        #expect(try scratch.files("t").isEmpty)
+    }
+    #endif
 
     @Test("a file that is created between the copy and its verification is counted and listed, and is no difference")
     func appearedSince() async throws {
