@@ -36,6 +36,11 @@ private final class ContestedStore: CommandKVStore {
         return entry
     }
 
+    func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)? {
+        guard let entry = try await entry(named: name) else { return nil }
+        return (entry, false)
+    }
+
     func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }

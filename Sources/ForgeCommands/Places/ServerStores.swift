@@ -55,14 +55,13 @@ protocol CommandKVStore: AsyncKVStoring {
     func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)?
 }
 
-extension CommandKVStore {
+/// Its values have no leases.
+extension LocalAsyncKVStore: CommandKVStore {
     func leasedEntry(named name: String) async throws(KVStoreError) -> (entry: KVEntry, isLeased: Bool)? {
         guard let entry = try await entry(named: name) else { return nil }
         return (entry, false)
     }
 }
-
-extension LocalAsyncKVStore: CommandKVStore {}
 
 #if Etcd
 extension EtcdKVStore: CommandKVStore {}
