@@ -20,8 +20,8 @@ package struct StoreWalk {
         /// The directory that the walk leaves out.
         case other(POSIXPath)
         /// A directory or file that could not be read; the path of the error is relative to the root of the walk. With
-        /// an error that is a disappearance, a directory was moved or replaced since it was named or listed, and what is
-        /// left of it is not walked.
+        /// an error that is a disappearance, a directory may have been moved since it was named or listed, or another one
+        /// is at its path, and what is left of it is not walked.
         case failed(FileSystemError)
     }
 
