@@ -35,7 +35,7 @@ extension UserDefaults {
 
 // MARK: Changes
 
-/// What the stores of this process over one suite share.
+/// The state that the stores of this process over one suite share.
 ///
 /// `@unchecked Sendable`: the observer is used under the lock alone.
 final class UserDefaultsSuite: @unchecked Sendable {

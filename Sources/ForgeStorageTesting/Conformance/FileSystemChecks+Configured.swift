@@ -387,8 +387,7 @@ extension ConformanceChecks {
             defer { end() }
             try tree.opening(tree("f"), .readWrite) { own in
                 try tree.expectErrno(.badFileDescriptor, "a read of another process's descriptor") {
-                    var bytes = [UInt8](repeating: 0, count: 1)
-                    _ = try unsafe bytes.withUnsafeMutableBytes { try unsafe other.read(own, into: $0, at: 0) }
+                    _ = try other.readBytes(of: own, at: 0, count: 1)
                 }
                 try tree.write(own, "C", at: 0)
             }
