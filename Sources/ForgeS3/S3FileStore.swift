@@ -48,7 +48,7 @@ public final class S3FileStore: FileStoring {
 
     /// Creates a store; connects with the first call.
     ///
-    /// - Throws: ``S3Error`` with the reason `invalidConfiguration`.
+    /// - Throws: ``S3Error`` with the reason `invalidConfiguration`, also if its certificates cannot be read.
     public init(_ configuration: Configuration) throws(S3Error) {
         transport = try S3Transport(configuration)
         conditionProbe = S3ConditionProbe(transport)
@@ -306,7 +306,8 @@ extension S3FileStore {
         /// Where the credentials come from.
         public var credentials: S3CredentialSource
 
-        /// The path of trusted certificates in PEM form; nil for those of the system.
+        /// The path of trusted certificates in PEM form, which are read when the store is created; nil for those of the
+        /// system.
         public var trustRootsPath: String?
 
         /// The time for one request with all its attempts. A file in parts takes one for each part.

@@ -1,6 +1,7 @@
 #if S3
 import AsyncHTTPClient
 import Crypto
+import ForgeFileSystem
 import ForgeHTTP
 import Foundation
 import Logging
@@ -34,7 +35,13 @@ final class S3Transport: Sendable {
         settings.connectionPool.retryConnectionEstablishment = false
         settings.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 256
         var tls = TLSConfiguration.makeClientConfiguration()
-        if let path = configuration.trustRootsPath { tls.trustRoots = .file(path) }
+        if let path = configuration.trustRootsPath {
+            do {
+                tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMFile(path))
+            } catch {
+                throw S3Error(.invalidConfiguration, detail: "no certificates in \(POSIXPath(path))")
+            }
+        }
         settings.tlsConfiguration = tls
         let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: settings)
         self.client = client

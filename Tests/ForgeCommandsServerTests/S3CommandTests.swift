@@ -95,9 +95,9 @@ struct S3CommandTests {
         let fixture = try await S3Fixture()
         for (name, value, status) in [
             ("FORGE_S3_ADDRESSING", "path", 0), ("FORGE_S3_ADDRESSING", "host", 7),
-            ("AWS_CA_BUNDLE", fixture.scratch.path("none"), 7), ("AWS_REGION", "a/b", 1),
+            ("AWS_CA_BUNDLE", fixture.scratch.path("none"), 1), ("AWS_REGION", "a/b", 1),
         ] as [(String, String, Int32)] {
-            let variables = [name: value, "FORGE_DEADLINE": status == 0 ? "180" : "0.5"]
+            let variables = [name: value, "FORGE_DEADLINE": status == 7 ? "0.5" : "180"]
             let run = try await fixture.forge("file", "list", fixture.url, variables: variables)
             #expect(run.status == status, "\(name) \(value): \(run.errors)")
             #expect(run.errorLines.count == (status == 0 ? 0 : 1), "\(run.errors)")
