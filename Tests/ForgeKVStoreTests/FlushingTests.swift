@@ -49,10 +49,7 @@ struct FlushingTests {
         let migrating = MigratingKVStore(from: InMemoryKVStore(), to: layered)
         #expect(BlockingLane.lane(of: migrating) === store.engine.lane)
         #expect(store.engine.lane !== BlockingLane.general)
-        let memory = NamespacedKVStore(InMemoryKVStore(), namespace: "n")
-        #expect(BlockingLane.lane(of: memory) === BlockingLane.general)
-        // Nothing in memory waits, unless a layer does.
-        #expect(LocalAsyncKVStore(InMemoryKVStore()).lane == nil && LocalAsyncKVStore(memory).lane != nil)
+        #expect(BlockingLane.lane(of: NamespacedKVStore(InMemoryKVStore(), namespace: "n")) === BlockingLane.general)
     }
 
     @Test("take no thread from another store while the device does not answer")

@@ -14,8 +14,8 @@ import ForgeFileSystem
 /// base.
 ///
 /// No asynchronous call blocks the caller's thread: they run on another one (two thread switches), because they may
-/// wait for a device, another process or a lock of a layer. The exceptions are the calls of an ``InMemoryKVStore``, and
-/// `entry` of a ``FileKVStore`` that another process has not changed since the last call: they need memory only. Stores in
+/// wait for a device, another process or a lock of a layer. The exception is `entry` of an ``InMemoryKVStore``, and of a
+/// ``FileKVStore`` that another process has not changed since the last call: it looks the name up in memory. Stores in
 /// different directories have different threads. ``changes(prefix:from:)``, which is synchronous, waits for the write of
 /// this process that is under way. Typed values are decoded by the caller's task.
 ///
@@ -25,9 +25,7 @@ import ForgeFileSystem
 /// errors.
 public final class LocalAsyncKVStore: AsyncKVStoring {
     private let base: any KVTransactionalStoring
-
-    /// The threads for the calls of the base; nil if these wait for nothing.
-    let lane: BlockingLane?
+    private let lane: BlockingLane
     private let durability: AsyncKVCapabilities.Durability
 
     /// Wraps a local store.
@@ -38,12 +36,12 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     ///     every write waits until it is durable.
     public init(_ base: any KVTransactionalStoring, durability: AsyncKVCapabilities.Durability = .memory) {
         self.base = base
-        lane = base is InMemoryKVStore ? nil : .lane(of: base)
+        lane = .lane(of: base)
         self.durability = durability
     }
 
     public func capabilities() async -> AsyncKVCapabilities {
-        let reportsChanges = await run { [base] in base.subscribe(to: .prefix("")) != nil }
+        let reportsChanges = await lane.run { [base] in base.subscribe(to: .prefix("")) != nil }
         return AsyncKVCapabilities(
             maximumBatchSize: nil, expiry: base is any KVExpiringBatches ? .zero : nil,
             changes: reportsChanges ? .lossy : .none, readConsistency: .linearizable, durability: durability)
@@ -52,8 +50,9 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     public func entry(named name: String) async throws(KVStoreError) -> KVEntry? {
         try checkCancellation(.read, name)
         do {
+            if let store = base as? InMemoryKVStore { return try store.entry(named: name) }
             if let store = base as? FileKVStore, let found = try store.entryWithoutWaiting(named: name) { return found }
-            return try await run { [base] in try base.entry(named: name) }
+            return try await lane.run { [base] in try base.entry(named: name) }
         } catch {
             throw KVStoreError(of: error, .read, key: name)
         }
@@ -62,7 +61,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     public func keys(prefix: String, after: String?, limit: Int) async throws(KVStoreError) -> AsyncKVPage {
         try checkCancellation(.keys, nil)
         do {
-            return try await run { [base] in
+            return try await lane.run { [base] in
                 let page = Page(try base.keys(prefix: prefix), after: after, limit: limit) { $0 }
                 return AsyncKVPage(names: page.elements, hasMore: page.hasMore)
             }
@@ -79,7 +78,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
             throw KVStoreError(.refused, .keys, detail: "the store keeps no earlier revisions")
         }
         do {
-            return try await run { [base] in
+            return try await lane.run { [base] in
                 let named = try base.snapshot().filter { (name, _) in name.utf8.starts(with: prefix.utf8) }
                 let page = Page(named, after: after, limit: limit, name: \.name)
                 return AsyncKVEntryPage(entries: page.elements, hasMore: page.hasMore)
@@ -97,7 +96,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
             throw KVStoreError(.refused, .batch, detail: "the store has no times to live")
         }
         do {
-            try await run { [base, durability] in
+            try await lane.run { [base, durability] in
                 if let expiring {
                     try expiring.commit(batch, expiresAfter: timeToLive)
                 } else {
@@ -138,13 +137,6 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
             elements = Array(rest.prefix(max(limit, 1)))
             hasMore = elements.count < rest.count
         }
-    }
-
-    private func run<Value: Sendable, Failure: Error>(
-        _ body: @escaping @Sendable () throws(Failure) -> Value
-    ) async throws(Failure) -> Value {
-        guard let lane else { return try body() }
-        return try await lane.run(body)
     }
 
     private func checkCancellation(
