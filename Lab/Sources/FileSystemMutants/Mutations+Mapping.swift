@@ -17,12 +17,7 @@ extension Mutation {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)
                 let copy = PrivateCopy(try tree.content(of: descriptor, at: offset, count: count))
-                return FileMapping(
-                    watching: mapping, load: { copy.bytes(in: $1) },
-                    store: {
-                        copy.store($1, at: $2)
-                        $0.store($1, at: $2)
-                    })
+                return copy.shown(by: mapping)
             }
         },
         Mutation("a mapping of a large file shows zeros until the file is changed") {
@@ -41,12 +36,7 @@ extension Mutation {
                 let size = try tree.size(of: descriptor)
                 guard size == 10 else { return mapping }
                 let copy = PrivateCopy(try tree.content(of: descriptor, at: offset, count: count))
-                return FileMapping(
-                    watching: mapping, load: { copy.bytes(in: $1) },
-                    store: {
-                        copy.store($1, at: $2)
-                        $0.store($1, at: $2)
-                    })
+                return copy.shown(by: mapping)
             }
         },
         Mutation("the page behind the end of a file can be loaded") {
@@ -289,6 +279,16 @@ private final class PrivateCopy: @unchecked Sendable {
 
     func store(_ bytes: UnsafeRawBufferPointer, at place: Int) {
         UnsafeMutableRawBufferPointer(rebasing: memory[place...]).copyMemory(from: bytes)
+    }
+
+    /// A mapping that shows the copy; stores change it and the file.
+    func shown(by mapping: FileMapping) -> FileMapping {
+        FileMapping(
+            watching: mapping, load: { self.bytes(in: $1) },
+            store: {
+                self.store($1, at: $2)
+                $0.store($1, at: $2)
+            })
     }
 }
 
