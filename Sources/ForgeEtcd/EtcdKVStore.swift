@@ -268,7 +268,7 @@ extension EtcdKVStore {
 
         /// Certificates in PEM files. A client certificate secures the connection; it does not log in.
         public struct TLS: Hashable, Sendable {
-            /// The path of the trusted certificates; nil for those of the system.
+            /// The path of the trusted certificates, which are read when the store is created; nil for those of the system.
             public var trustRootsPath: String?
 
             /// The path of the client's certificate chain; nil for none.

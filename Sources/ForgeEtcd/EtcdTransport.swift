@@ -49,8 +49,7 @@ final class EtcdTransport: Sendable {
     }
 
     private static func tls(_ files: EtcdKVStore.Configuration.TLS) throws -> TLSConfiguration {
-        var tls = TLSConfiguration.makeClientConfiguration()
-        if let path = files.trustRootsPath { tls.trustRoots = .file(path) }
+        var tls = try TLSConfiguration.client(trusting: files.trustRootsPath)
         if let path = files.certificatePath {
             tls.certificateChain = try NIOSSLCertificate.fromPEMFile(path).map { .certificate($0) }
         }

@@ -1,6 +1,7 @@
 #if Etcd || S3
 package import AsyncHTTPClient
 package import NIOCore
+package import NIOSSL
 import Synchronization
 
 // Memory safety: A view's memory is valid during the call of the closure that gets it.
@@ -190,6 +191,30 @@ extension Task where Failure == any Error {
         }
         for await result in ended { return try result.get() }
         throw Swift.CancellationError()
+    }
+}
+
+/// A file of trusted certificates that cannot be read, or is not in PEM form.
+private struct UnreadableCertificates: Error, CustomStringConvertible {
+    let path: String
+    let cause: any Error
+
+    var description: String { "no certificates in \(path): \(cause)" }
+}
+
+extension TLSConfiguration {
+    /// The settings of a client that trusts the certificates in a PEM file; with nil, those of the system.
+    ///
+    /// - Throws: An error that names the file, if it has no certificates.
+    package static func client(trusting path: String?) throws -> TLSConfiguration {
+        var tls = makeClientConfiguration()
+        guard let path else { return tls }
+        do {
+            tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMFile(path))
+        } catch {
+            throw UnreadableCertificates(path: path, cause: error)
+        }
+        return tls
     }
 }
 #endif

@@ -1,7 +1,6 @@
 #if S3
 import AsyncHTTPClient
 import Crypto
-import ForgeFileSystem
 import ForgeHTTP
 import Foundation
 import Logging
@@ -34,15 +33,11 @@ final class S3Transport: Sendable {
         settings.timeout.connect = .seconds(5)
         settings.connectionPool.retryConnectionEstablishment = false
         settings.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 256
-        var tls = TLSConfiguration.makeClientConfiguration()
-        if let path = configuration.trustRootsPath {
-            do {
-                tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMFile(path))
-            } catch {
-                throw S3Error(.invalidConfiguration, detail: "no certificates in \(POSIXPath(path))")
-            }
+        do {
+            settings.tlsConfiguration = try TLSConfiguration.client(trusting: configuration.trustRootsPath)
+        } catch {
+            throw S3Error(.invalidConfiguration, detail: "\(error)")
         }
-        settings.tlsConfiguration = tls
         let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: settings)
         self.client = client
         credentials = S3CredentialCache(now: configuration.now) {

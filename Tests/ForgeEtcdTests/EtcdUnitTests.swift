@@ -75,6 +75,14 @@ struct EtcdUnitTests {
         #expect(EtcdFailure("etcdserver: invalid auth token", grpcCode: 16, isWrite: true).repetition == .afterLogIn)
     }
 
+    @Test("trusted certificates that cannot be read are refused, with their path")
+    func missingCertificates() {
+        var configuration = EtcdKVStore.Configuration.test("https://127.0.0.1:1")
+        configuration.tls.trustRootsPath = "/missing.pem"
+        let error = #expect(throws: KVStoreError.self) { [configuration] in try EtcdKVStore(configuration) }
+        #expect(error?.code == .refused && error?.detail?.contains("/missing.pem") == true)
+    }
+
     @Test("a closed store refuses a batch, also one without changes")
     func closed() async throws {
         let store = try EtcdKVStore(.test("http://127.0.0.1:1"))
