@@ -214,7 +214,7 @@ struct LocalFilePlace: FilePlace {
 
     func obstacle(to key: String) throws -> PresentStore? {
         let (parent, name) = POSIXPath(key).splitLast()
-        guard target.store == nil else { return target.isInUnknownStore(parent) ? PresentStore.unknown : nil }
+        guard target.store == nil else { return try target.isInUnknownStore(parent) ? PresentStore.unknown : nil }
         if let obstacle = try target.obstacle(toCreating: parent, like: nil) { return obstacle }
         let directory: Descriptor
         do throws(FileSystemError) {

@@ -128,9 +128,9 @@ struct FileTarget: Sendable {
         return found
     }
 
-    /// Whether a directory of a file store is that of a store which is not known, or below one. The file store itself knows
-    /// the markers of this version alone.
-    func isInUnknownStore(_ directory: POSIXPath) -> Bool {
+    /// Whether a directory of a file store is that of a store which is not known, or below one, or throws if one cannot be
+    /// read; false if it is missing. The file store itself knows the markers of this version alone.
+    func isInUnknownStore(_ directory: POSIXPath) throws(FileSystemError) -> Bool {
         var path: POSIXPath = ""
         for name in directory.bytes.split(separator: UInt8(ascii: "/")) {
             path = path.isEmpty ? POSIXPath(name) : path.appending(POSIXPath(name))
@@ -143,8 +143,8 @@ struct FileTarget: Sendable {
                     unknownStores.insert(path)
                     return true
                 }
-            } catch {
-                return false  // There is none, or the write reports the error.
+            } catch  where error.errno.isDisappearance {
+                return false
             }
             knownDirectories.insert(path)
         }

@@ -146,7 +146,7 @@ struct FileGroupCopy {
     /// has open. Nil if it is written.
     private mutating func refusal(of name: POSIXPath, from source: Descriptor) throws -> String? {
         guard target.store == nil else {
-            return target.isInUnknownStore(group.directory) ? "\(PresentStore.unknown)" : nil
+            return try target.isInUnknownStore(group.directory) ? "\(PresentStore.unknown)" : nil
         }
         let store = try targetStore ?? openTargetStore(from: source)
         targetStore = store
