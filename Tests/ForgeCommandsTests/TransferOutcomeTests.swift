@@ -128,6 +128,35 @@ struct TransferOutcomeTests {
         try expect("a", "b/0", "b/1", "b/2", "b/own", "old", "z/1")
     }
 
+    #if os(Linux)
+    @Test("files that appeared during a copy are flushed before anything is deleted", arguments: ["tree", "file"])
+    func flushOfAppeared(scheme: String) async throws {
+        for path in ["s/b/own", "s/b/2", "s/z/1", "t/old"] { try scratch.plant(path, "text") }
+        let moving = InterceptedFileSystem(SystemFileSystem()) { [scratch] (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path == "z" else { return }
+            let present = try ["s/b/2", "t/b/0"].map { name throws(FileSystemError) in
+                try SystemFileSystem().exists(POSIXPath(scratch.path(name)))
+            }
+            if present[1] {
+                // It was copied after the walk that has not seen it.
+                do { try scratch.preventFlush(of: "t/b") } catch { Issue.record(error) }
+            } else if present[0] {
+                try SystemFileSystem().rename(
+                    POSIXPath(scratch.path("s/b/2")), to: POSIXPath(scratch.path("s/b/0")))
+            }
+        }
+        let arguments = try TransferArguments.parse([
+            "\(scheme):\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))", "--delete",
+        ])
+        let source = try ConfinedDirectory(POSIXPath(scratch.path("s")), on: moving)
+        let failure = await #expect(throws: FileSystemError.self) {
+            try await FileTransfer(arguments, TransferLog(arguments), from: source).run()
+        }
+        #expect(failure?.errno == .badFileDescriptor)
+        #expect(try scratch.files("t")["old"] == "text")
+    }
+    #endif
+
     @Test("a directory that is moved between its copy and the verification is a failure")
     func movedBeforeVerification() async throws {
         for path in ["s/a/1", "s/z/1"] { try scratch.plant(path, "text") }
