@@ -308,7 +308,7 @@ struct ChangesTests {
         #expect(namesAfterwards == observedNames)
     }
 
-    @Test("of user defaults are looked for only while somebody subscribes to them")
+    @Test("of user defaults: the store is released when nobody subscribes to them any more")
     func observing() async {
         let suite = TemporarySuite()
         weak var store: UserDefaultsKVStore?

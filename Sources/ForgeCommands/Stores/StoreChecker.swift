@@ -30,7 +30,7 @@ struct StoreChecker {
         while let event = try walk.next() {
             switch event {
             case .entered(let directory):
-                // What an app has stored in a file store is no backup.
+                // A directory below a file store is the app's, also if it looks like a backup.
                 if kept.enter(directory.path), !directory.scope.store.hasNestedKeys {
                     saved = SavedSizes(in: directory.path, of: tree)
                 }

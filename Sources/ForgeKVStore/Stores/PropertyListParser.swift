@@ -371,3 +371,20 @@ extension NSNumber {
     /// The character that stands for the type of the number (`objCType`).
     var typeCode: UInt8 { UInt8(bitPattern: unsafe objCType.pointee) }
 }
+
+/// What user defaults have under the name of a key.
+enum StoredObject: Equatable, Sendable {
+    case none
+
+    /// An object that no type can be decoded from.
+    case foreign
+    case value([UInt8])
+
+    init(_ object: Any?) {
+        guard let object else {
+            self = .none
+            return
+        }
+        self = PropertyListValue.bytes(of: object).map { .value($0) } ?? .foreign
+    }
+}

@@ -324,23 +324,6 @@ extension UserDefaultsKVStore {
         }
     }
 
-    /// The object stored under a name.
-    private enum StoredObject: Equatable, Sendable {
-        case none
-
-        /// An object that no type can be decoded from.
-        case foreign
-        case value([UInt8])
-
-        init(_ object: Any?) {
-            guard let object else {
-                self = .none
-                return
-            }
-            self = PropertyListValue.bytes(of: object).map { .value($0) } ?? .foreign
-        }
-    }
-
     private func replace(
         _ name: KeyName, _ operation: KVStoreError.Operation, by new: Any?, in defaults: UserDefaults, setsAside: Bool
     ) throws(KVStoreError) {
@@ -471,7 +454,7 @@ extension UserDefaultsKVStore {
         guard let observer = suite.observer else { return }
         let new = StoredObject(stored(name.string, in: defaults)?.object)
         let bytes: [UInt8]? = if case .value(let bytes) = new { bytes } else { nil }
-        // What other code has stored before may not have been reported.
+        // The value may be reported although this write has not changed it: other code may have stored it, unreported.
         if new == old, let reported = observer.reported, reported[name] == bytes { return }
         changes.append(ChangeHub.Change(name, bytes, 0))
         observer.reported?[name] = bytes

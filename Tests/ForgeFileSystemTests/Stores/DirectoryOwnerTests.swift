@@ -418,7 +418,7 @@ struct StoreWalkTests {
         #expect(try walk(.open, "d/e", to: "/t/a") == unread + ["d/e ENOENT"])
         let read = ["/ none", "d/ none", "d/e/ none", "d/e/x content -", "z content -"]
         #expect(try walk(.status, "x", to: "/t/a") == read + ["d ENOENT"])
-        // What is not in the tree any more is not missing, unless another directory has its path.
+        // A directory that left the tree is not reported, unless another one has its path.
         #expect(try walk(.open, "d/e", to: "/m") == unread)
         #expect(try walk(.status, "x", to: "/m") == read)
         #expect(try walk(.status, "x", to: "/m", new: "/n") == read + ["d ENOENT"])
