@@ -77,9 +77,10 @@ struct EtcdUnitTests {
 
     @Test("trusted certificates that cannot be read are refused, with their path")
     func missingCertificates() {
-        var configuration = EtcdKVStore.Configuration.test("https://127.0.0.1:1")
-        configuration.tls.trustRootsPath = "/missing.pem"
-        let error = #expect(throws: KVStoreError.self) { [configuration] in try EtcdKVStore(configuration) }
+        var missing = EtcdKVStore.Configuration.test("https://127.0.0.1:1")
+        missing.tls.trustRootsPath = "/missing.pem"
+        let configuration = missing
+        let error = #expect(throws: KVStoreError.self) { _ = try EtcdKVStore(configuration) }
         #expect(error?.code == .refused && error?.detail?.contains("/missing.pem") == true)
     }
 
