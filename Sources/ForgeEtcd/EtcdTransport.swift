@@ -1,6 +1,6 @@
 #if Etcd
-import ForgeFileSystem
 import AsyncHTTPClient
+import ForgeFileSystem
 import ForgeHTTP
 import ForgeKVStore
 import Foundation
@@ -122,6 +122,8 @@ final class EtcdTransport: Sendable {
         var cause: KVStoreError?
         while true {
             guard !Task.isCancelled else { throw KVStoreError(.cancelled, call.operation, key: call.key) }
+            // The client may keep a call that begins after its shutdown until the deadline.
+            guard !isClosed else { throw KVStoreError(.unavailable(.closed), call.operation, key: call.key) }
             let id = state.withLock { state in
                 state.requests += 1
                 return "\(clientID)-\(state.requests)"
@@ -259,7 +261,7 @@ extension EtcdTransport {
             case .failure(let error): failure = error
             }
             let wait = backoff.next(using: &generator)
-            guard failure.code != .cancelled, !state.withLock({ $0.isClosed }), ContinuousClock.now + wait < end else {
+            guard failure.code != .cancelled, !isClosed, ContinuousClock.now + wait < end else {
                 throw failure
             }
             do { try await Task.sleep(for: wait) } catch { throw KVStoreError(.cancelled, .capabilities) }

@@ -66,7 +66,7 @@ struct S3Attempt: Error {
         if cause is CancellationError || Task.isCancelled {
             (error, repetition) = (S3Error(.cancelled), .never)
         } else if (cause as? HTTPClientError) == .alreadyShutdown {
-            (error, repetition, mayBeApplied) = (S3Error(.unavailable, detail: "the store is closed"), .never, false)
+            (error, repetition, mayBeApplied) = (.closed, .never, false)
         } else if cause is NIOTooManyBytesError {
             let limit = (cause as? NIOTooManyBytesError)?.maxBytes.map { "more than \($0)" } ?? "too many"
             (error, repetition) = (S3Error(.invalidAnswer, detail: "it has \(limit) bytes"), .never)

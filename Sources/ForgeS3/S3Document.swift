@@ -207,6 +207,10 @@ public struct S3Error: Error, Hashable, Sendable {
     }
 }
 
+extension S3Error {
+    static let closed = S3Error(.unavailable, detail: "the store is closed")
+}
+
 extension S3Error: CustomStringConvertible, FileStoreCause {
     /// One line.
     public var description: String {

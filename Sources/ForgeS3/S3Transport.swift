@@ -45,8 +45,9 @@ final class S3Transport: Sendable {
         }
     }
 
+    private var isClosed: Bool { state.withLock { $0.isClosed } }
+
     deinit {
-        let isClosed = state.withLock { $0.isClosed }
         if !isClosed { client.shutdown { _ in } }
     }
 
@@ -113,6 +114,8 @@ final class S3Transport: Sendable {
         var cause: S3Error?
         while true {
             guard !Task.isCancelled else { throw outcome(of: S3Error(.cancelled), mayBeApplied, request) }
+            // The client may keep a call that begins after its shutdown until the deadline.
+            guard !isClosed else { throw outcome(of: .closed, mayBeApplied, request) }
             let credentials: S3Credentials
             do throws(S3Error) {
                 credentials = try await currentCredentials(until: end)
